@@ -61,11 +61,11 @@ _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 class _Rows(Columns):
-    """Values from which several columns are derived."""
+    """Decoded messages, with what several columns of a bucket are derived from."""
 
     @cached_property
     def operations(self) -> list[str]:
-        """The operation of each row, from its headers."""
+        """The operation of each entry: PUT, DEL or PURGE, by its headers."""
         return [operation_in(block) for block in _header_blocks(self)]
 
 
@@ -108,28 +108,35 @@ def batches(
     columns: Sequence[str],
     limits: ReadLimits,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches within the limits, of the messages that `subject_filter` (or None) matches."""
+    """Record batches of the messages that `subject_filter` matches (None: all).
+
+    None is empty, and each is within the limits of rows and bytes.
+    """
     batch = to_batch(stream, rows, columns)
     mask = subject_filter.mask(_subjects(rows)) if subject_filter else None
-    for start, count in slice_bounds(memoryview(rows.data_offsets).cast("B").cast("i"), limits):
-        part = batch.slice(start, count)
+    payload_offsets = memoryview(rows.data_offsets).cast("B").cast("i")
+    for start, count in slice_bounds(payload_offsets, limits):
+        selected = batch.slice(start, count)
         if mask is not None:
-            part = part.filter(mask.slice(start, count))
-        if part.num_rows:
-            yield part
+            selected = selected.filter(mask.slice(start, count))
+        if selected.num_rows:
+            yield selected
 
 
-def _fixed_width_array(kind: Any, length: int, column: Any) -> Any:
-    return pa.Array.from_buffers(kind, length, [None, pa.py_buffer(column)])
+def _fixed_width_array(type_: Any, length: int, values: Any) -> Any:
+    """An array that shares the memory of `values`, the kernel's buffer of numbers or times."""
+    return pa.Array.from_buffers(type_, length, [None, pa.py_buffer(values)])
 
 
 def _timestamps(rows: Columns) -> Any:
+    """When each message was stored, in microseconds, cut from nanoseconds."""
     nanoseconds = _fixed_width_array(pa.timestamp("ns", tz="UTC"), rows.rows, rows.times)
     return nanoseconds.cast(pa.timestamp("us", tz="UTC"), safe=False)
 
 
-def _binary_array(length: int, offsets: Any, column: Any) -> Any:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(column)]
+def _binary_array(length: int, offsets: Any, values: Any) -> Any:
+    """An array of bytes that shares the memory of the kernel's buffers: offsets, and all bytes."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), length, buffers)
 
 
@@ -159,29 +166,23 @@ def _string_array(column: Any) -> Any:
 
 
 def _headers(rows: Columns) -> Any:
-    kind = SCHEMA.field("headers").type
+    """The headers of each message as key-value pairs in order; null for a message without any."""
+    list_type = SCHEMA.field("headers").type
     if not memoryview(rows.headers).nbytes:
-        return pa.nulls(rows.rows, kind)
+        return pa.nulls(rows.rows, list_type)
     headers = header_pairs(rows.header_offsets, rows.headers)
-    texts = [
-        _string_array(_binary_array(headers.pairs, offsets, text))
-        for offsets, text in (
-            (headers.key_offsets, headers.keys),
-            (headers.value_offsets, headers.values),
-        )
-    ]
-    pairs = pa.StructArray.from_arrays(texts, fields=list(_HEADER))
+    keys = _string_array(_binary_array(headers.pairs, headers.key_offsets, headers.keys))
+    values = _string_array(_binary_array(headers.pairs, headers.value_offsets, headers.values))
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(_HEADER))
     list_offsets = _fixed_width_array(pa.int32(), rows.rows + 1, headers.list_offsets)
-    blocks = _fixed_width_array(pa.int32(), rows.rows + 1, rows.header_offsets)
-    is_null = pc.equal(blocks[1:], blocks[:-1])
-    return pa.ListArray.from_arrays(list_offsets, pairs, type=kind, mask=is_null)
+    block_offsets = _fixed_width_array(pa.int32(), rows.rows + 1, rows.header_offsets)
+    has_no_block = pc.equal(block_offsets[1:], block_offsets[:-1])
+    return pa.ListArray.from_arrays(list_offsets, pairs, type=list_type, mask=has_no_block)
 
 
 def _values(rows: _Rows) -> Any:
-    data = _payloads(rows)
+    """The value of each entry of a bucket; null for a deleted key."""
     is_deleted = [operation != Operation.PUT for operation in rows.operations]
-    return (
-        pc.if_else(pa.array(is_deleted), pa.scalar(None, pa.binary()), data)
-        if any(is_deleted)
-        else data
-    )
+    if not any(is_deleted):
+        return _payloads(rows)
+    return pc.if_else(pa.array(is_deleted), pa.scalar(None, pa.binary()), _payloads(rows))

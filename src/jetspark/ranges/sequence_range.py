@@ -37,7 +37,10 @@ class SequenceRange:
     blocking: bool = False
     """Accept a snapshot from servers before 2.15, which block deletes while they send it."""
     last: LastMessage | None = None
-    """The stream's last message when the range was planned; an older copy has another one there."""
+    """The stream's last message when the range was planned.
+
+    An older copy of the stream has another message, or none, at its sequence.
+    """
     witness: Witness | None = None
     """A known message, by which "replaced by a newer one" is told apart from "deleted".
 
@@ -80,13 +83,14 @@ class ReadLimits:
 
 
 def slice_bounds(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """(start, count) of slices within the limits of rows and bytes, at least one row each.
+    """Divide rows into slices (start, count) within the limits of rows and bytes.
 
-    `offsets`: where each payload begins, then where the last one ends.
+    A slice has at least one row. `offsets`: where each payload begins, then where the last one
+    ends.
     """
     start, rows = 0, len(offsets) - 1
     while start < rows:
-        fitting = bisect_right(offsets, offsets[start] + limits.max_bytes, start) - 1
-        end = min(max(fitting, start + 1), start + limits.max_rows, rows)
+        end_by_bytes = bisect_right(offsets, offsets[start] + limits.max_bytes, start) - 1
+        end = min(max(end_by_bytes, start + 1), start + limits.max_rows, rows)
         yield start, end - start
         start = end

@@ -17,12 +17,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 import jetspark.errors as errors
 from jetspark.err_codes import BATCH_INCOMPLETE, TOO_MANY_BATCHES, WRONG_LAST_SEQUENCE
-from jetspark.links.link import BlockingLink, connect
+from jetspark.links.link import BlockingLink, connect, has_no_responders
 from jetspark.links.retry import PAUSE_SECONDS, Retry, answer_timeout, attempt
 from jetspark.retries import is_transient
 from jetspark.stream_writes._atomic_batch import (
@@ -36,10 +37,11 @@ from jetspark.stream_writes.ledger import Decision, LanePlan, Ledger
 from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.headers import BATCH_ID, parse_headers
 from jetspark.wire.kernel import MessageFrame
-from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _CHUNK_ROWS = MAX_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
+_ROLLUP = b"Nats-Rollup:sub\r\n\r\n"
+"""The last header of a marker and of an end mark: it replaces the one before."""
 _UNCERTAIN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
 """Refusals, other than transient ones, that leave open whether a chunk is stored."""
 
@@ -49,6 +51,22 @@ class Marker(msgspec.Struct, frozen=True):
 
     batch: int
     offset: int
+    rows: int
+
+
+class StoredMarker(NamedTuple):
+    """The last marker of a lane in the target."""
+
+    seq: int
+    marker: Marker
+    batch_id: str
+    """The id of the atomic batch that stored it; empty if it has none."""
+
+
+class ChunkInFlight(NamedTuple):
+    """A chunk that was sent and not acknowledged."""
+
+    reply_subject: str
     rows: int
 
 
@@ -65,10 +83,10 @@ class Lane:
         self.expected_last: int | None = None
         """After a torn chunk: the stream's last sequence, which the next chunk expects."""
         self.rows: Iterator[EncodedMessage] = iter(())
-        self.held: EncodedMessage | None = None
+        """The rows after those of the chunk in flight."""
+        self.left_over: EncodedMessage | None = None
         """A row that did not fit into the last chunk."""
-        self.in_flight: tuple[str, int] | None = None
-        """Reply subject and number of rows of the chunk in flight."""
+        self.in_flight: ChunkInFlight | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -85,23 +103,24 @@ class BatchCopier:
         self._target = ledger.target
         self._link: BlockingLink | None = None
         self._inbox = ""
-        self._chunks = 0
+        self._chunks_sent = 0
         self._retry = Retry(ledger.timeout)
         self._refusal: errors.APIError | None = None
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
     def last_markers(self, lanes: int, known_markers: Mapping[int, int] | None = None) -> list[int]:
-        """The lanes' last markers, 0 for none; `known_markers` ones are not asked for.
+        """Sequences of the last markers of so many lanes; 0 for a lane without one.
 
-        Raises LedgerError for an unreadable marker, and the errors of `Leaders.message`.
+        `known_markers`: sequences by lane, which are not read again. Raises LedgerError for an
+        unreadable marker, and the errors of `Leaders.message`.
         """
         markers = dict(known_markers or {})
         with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
             for lane in range(lanes):
                 if lane not in markers:
-                    marker = self._read_marker(self._marker_subject(lane))
-                    markers[lane] = 0 if marker is None else marker[0]
+                    stored = self._read_marker(self._marker_subject(lane))
+                    markers[lane] = 0 if stored is None else stored.seq
         return [markers[lane] for lane in range(lanes)]
 
     def check_stored(self, decision: Decision) -> dict[int, int]:
@@ -114,11 +133,11 @@ class BatchCopier:
         for number, plan in enumerate(decision.lanes):
             if not plan.rows:
                 continue
-            marker = self._read_marker(self._marker_subject(number))
+            stored = self._read_marker(self._marker_subject(number))
             if (
-                marker is None
-                or marker[1].batch != decision.batch
-                or marker[1].offset + marker[1].rows != plan.rows
+                stored is None
+                or stored.marker.batch != decision.batch
+                or stored.marker.offset + stored.marker.rows != plan.rows
             ):
                 raise errors.LedgerError(
                     f'Stream "{self._target}" no longer has the last marker of batch '
@@ -127,7 +146,7 @@ class BatchCopier:
                     "a work queue acknowledged it, or the server lost it. To go on all the same, "
                     "set the option adoptLedger to true for one run."
                 )
-            markers[number] = marker[0]
+            markers[number] = stored.seq
         return markers
 
     def is_stored(self, decision: Decision) -> bool:
@@ -170,11 +189,12 @@ class BatchCopier:
     # -- rows ----------------------------------------------------------------------------------
 
     def _rewind(self, lane: Lane) -> None:
-        """Continue with the first row that is not stored."""
-        lane.rows = self._rows_from(lane.plan, lane.offset)
-        lane.held = None
+        """Continue the lane with the first row that is not stored."""
+        lane.rows = self._unpack_from(lane.plan, lane.offset)
+        lane.left_over = None
 
-    def _rows_from(self, plan: LanePlan, offset: int) -> Iterator[EncodedMessage]:
+    def _unpack_from(self, plan: LanePlan, offset: int) -> Iterator[EncodedMessage]:
+        """The rows of a lane's packs without the first `offset` ones."""
         for pack in plan.packs:
             rows = self._ledger.unpack_rows(pack)
             yield from rows[offset:]
@@ -185,13 +205,13 @@ class BatchCopier:
         rows: list[EncodedMessage] = []
         size = 0
         while len(rows) < _CHUNK_ROWS:
-            row = lane.held or next(lane.rows, None)
-            lane.held = None
+            row = lane.left_over or next(lane.rows, None)
+            lane.left_over = None
             if row is None:
                 break
             size += size_of(row)
             if rows and size > _CHUNK_BYTES:
-                lane.held = row
+                lane.left_over = row
                 break
             rows.append(row)
         return rows
@@ -199,7 +219,11 @@ class BatchCopier:
     # -- chunks --------------------------------------------------------------------------------
 
     def _exchange_chunks(self, lanes: list[Lane], decision: Decision) -> None:
-        """Send the next chunk of each lane that has none in flight, and wait for an answer."""
+        """Send the next chunk of each lane that has none in flight, and wait for an answer.
+
+        A lane whose chunk may be stored, or not, continues after its last marker. Raises the errors
+        of `copy`.
+        """
         if time.monotonic() > self._retry.deadline:
             reason = f"; its answer: {self._refusal}." if self._refusal else "."
             raise errors.RequestTimeoutError(
@@ -219,13 +243,17 @@ class BatchCopier:
                 self._rewind(lane)  # rows may have been taken but not sent
         for lane in in_doubt:
             lane.in_flight = None
-            before = lane.offset
+            offset_before = lane.offset
             self._locate_progress(lane, decision)
             self._rewind(lane)
-            if lane.offset > before:
+            if lane.offset > offset_before:
                 self._retry.since = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
+        """Send the lane's next chunk as an atomic batch: a marker, the rows, an end mark.
+
+        Raises LedgerError if the decision has more rows than its packs, and the link's errors.
+        """
         rows = self._take_chunk(lane)
         if not rows:
             raise errors.LedgerError(
@@ -233,23 +261,21 @@ class BatchCopier:
                 f"{decision.batch}: the staged rows are not those of the decision."
             )
         batch_id = secrets.token_urlsafe(12)
-        self._chunks += 1
+        self._chunks_sent += 1
         link = self._connect_once()
-        reply = f"{self._inbox}{self._chunks}"
-        lane.in_flight = (reply, len(rows))
-        marker, expected = Marker(decision.batch, lane.offset, len(rows)), lane.expected_last
-        block = b"%bNats-Expected-Last-Subject-Sequence:%d\r\n%bNats-Rollup:sub\r\n\r\n" % (
-            self._head,
-            lane.marker,
-            b"" if expected is None else b"Nats-Expected-Last-Sequence:%d\r\n" % expected,
-        )
+        lane.in_flight = ChunkInFlight(f"{self._inbox}{self._chunks_sent}", len(rows))
+        expected = b"Nats-Expected-Last-Subject-Sequence:%d\r\n" % lane.marker
+        if lane.expected_last is not None:
+            expected += b"Nats-Expected-Last-Sequence:%d\r\n" % lane.expected_last
         subject = lane.subject.encode()
+        marker = encode_document(Marker(decision.batch, lane.offset, len(rows)))
         messages: list[EncodedMessage] = [
-            (subject, block, encode_document(marker)),
+            (subject, self._head + expected + _ROLLUP, marker),
             *rows,
-            (subject + b".end", b"%bNats-Rollup:sub\r\n\r\n" % self._head, batch_id.encode()),
+            (subject + b".end", self._head + _ROLLUP, batch_id.encode()),
         ]
-        link.send(encode_batch(batch_id, messages, reply), self._ledger.timeout)
+        frames = encode_batch(batch_id, messages, lane.in_flight.reply_subject)
+        link.send(frames, self._ledger.timeout)
 
     def _receive_acks(self, lanes: list[Lane]) -> list[Lane]:
         """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
@@ -261,25 +287,28 @@ class BatchCopier:
                 answers[message.subject.decode()] = message
         for lane in lanes:
             assert lane.in_flight is not None  # noqa: S101
-            reply, rows = lane.in_flight
-            if (frame := answers.pop(reply, None)) is None:
+            answer = answers.pop(lane.in_flight.reply_subject, None)
+            if answer is None:
                 continue
-            if (ack := self._parse_ack(frame)) is None:
+            ack = self._parse_ack(answer)
+            if ack is None:
                 in_doubt.append(lane)
                 continue
-            lane.in_flight = None
             lane.marker = ack.first_seq
-            lane.offset += rows
+            lane.offset += lane.in_flight.rows
             lane.expected_last = None
+            lane.in_flight = None
             self._refusal = None
             self._retry.since = time.monotonic()
         answers.clear()  # of abandoned chunks
         return in_doubt
 
     def _parse_ack(self, frame: MessageFrame) -> BatchAck | None:
-        """The ack; None if the answer leaves open whether the chunk is stored."""
-        status = status_of(frame.headers)
-        if status is not None and status.code == NO_RESPONDERS:
+        """The ack; None if the answer leaves open whether the chunk is stored.
+
+        Raises the APIError of a permanent refusal.
+        """
+        if has_no_responders(frame):
             return None
         try:
             return parse_batch_ack(frame.payload, self._target)
@@ -291,6 +320,7 @@ class BatchCopier:
             return None
 
     def _connect_once(self) -> BlockingLink:
+        """The copier's link; a new one unless there is one."""
         if self._link is None:
             self._link = attempt(lambda: connect(self._ledger.options), self._retry)
             self._inbox = f"{self._link.new_inbox()}."
@@ -299,30 +329,35 @@ class BatchCopier:
         return self._link
 
     def _drop_link(self) -> None:
+        """Close the copier's link, if there is one."""
         if self._link is not None:
             self._link.close()
             self._link = None
 
     # -- recovery ------------------------------------------------------------------------------
 
-    def _read_marker(self, subject: str) -> tuple[int, Marker, str] | None:
-        """A lane's last marker: its sequence, its content, the id of its atomic batch."""
+    def _read_marker(self, subject: str) -> StoredMarker | None:
+        """A lane's last marker; None if there is none. Raises LedgerError for an unreadable one."""
         stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
             return None
         try:
-            body = decode_json(stored.data, Marker, "marker")
+            marker = decode_json(stored.data, Marker, "marker")
         except errors.DocumentError as error:
             raise errors.LedgerError(
                 f"The marker {subject!r} is unreadable: {error.reason}."
             ) from None
-        return stored.seq, body, _batch_id(stored.headers)
+        return StoredMarker(stored.seq, marker, _batch_id(stored.headers))
 
     def _locate_progress(self, lane: Lane, decision: Decision) -> None:
-        """Find from a lane's last marker how many rows are stored."""
+        """Find from a lane's last marker how many rows are stored, and set the lane's progress.
+
+        Raises LedgerError if that cannot be known, or another run of the query has continued.
+        """
         stored = self._read_marker(lane.subject)
         lane.expected_last = None
-        if (0 if stored is None else stored[0]) == lane.plan.previous:
+        last_marker = 0 if stored is None else stored.seq
+        if last_marker == lane.plan.previous:
             lane.offset, lane.marker = 0, lane.plan.previous
             return
         if stored is None:
@@ -354,20 +389,23 @@ class BatchCopier:
             return
         # Before counting, so that the condition also covers rows stored in the meantime.
         lane.expected_last = self._leaders.last_sequence(self._target)
-        lane.offset = marker.offset + self._stored_rows(
-            seq, marker.rows, batch_id, lane.expected_last
-        )
+        lane.offset = marker.offset + self._count_stored_rows(stored, lane.expected_last)
 
-    def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:
-        """Stored rows of a torn chunk: up to the last one that still exists."""
-        for seq in range(min(marker + rows, last), marker, -1):
-            stored = self._leaders.message(self._target, seq=seq)
-            if stored is not None and _batch_id(stored.headers) == batch_id:
-                return seq - marker
+    def _count_stored_rows(self, stored: StoredMarker, last_sequence: int) -> int:
+        """Stored rows of a torn chunk: up to the last one that still exists.
+
+        `last_sequence`: the target's.
+        """
+        end_of_chunk = min(stored.seq + stored.marker.rows, last_sequence)
+        for seq in range(end_of_chunk, stored.seq, -1):
+            row = self._leaders.message(self._target, seq=seq)
+            if row is not None and _batch_id(row.headers) == stored.batch_id:
+                return seq - stored.seq
         return 0
 
 
 def _batch_id(block: bytes) -> str:
+    """The id of the atomic batch in a header block; empty if there is none."""
     try:
         return parse_headers(block)[0].last(BATCH_ID) or ""
     except errors.BadHeaderError:

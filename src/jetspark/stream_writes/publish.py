@@ -24,17 +24,16 @@ from typing import Self
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import WRONG_LAST_SEQUENCE
-from jetspark.links.link import BlockingLink, connect
+from jetspark.links.link import BlockingLink, connect, has_no_responders
 from jetspark.links.retry import Retry, answer_timeout, attempt
 from jetspark.retries import Backoff, is_transient
 from jetspark.stream_writes.encoded_messages import EncodedMessage
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import decode_document
 from jetspark.wire.kernel import MessageFrame
-from jetspark.wire.status import NO_RESPONDERS, status_of
 
-_BLOCK_MESSAGES = 500
-_BLOCK_BYTES = 256 * 1024
+_MAX_UNSENT_MESSAGES = 500
+_MAX_UNSENT_BYTES = 256 * 1024
 _RETRY_SECONDS = 0.25
 
 
@@ -63,23 +62,28 @@ class StreamPublisher:
         self._only_first = only_first
         self.rejected: list[EncodedMessage] = []
         """Messages that are not stored, since their subjects have one (`only_first`)."""
-        self._acked_out_of_order: set[int] = set()
-        """Messages acknowledged before an earlier one (`in_order`)."""
         self._pending: dict[int, EncodedMessage] = {}
-        self._last = 0
-        self._block: list[bytes] = []
-        self._block_bytes = 0
-        self._waiting: list[int] = []
-        self._retry_at = 0.0
+        """Messages without an ack, by index: their number in the order of sending."""
+        self._acked_out_of_order: set[int] = set()
+        """Indexes of messages acknowledged before an earlier one (`in_order`)."""
+        self._last_index = 0
+        self._unsent: list[bytes] = []
+        """Frames that are written together."""
+        self._unsent_bytes = 0
+        self._refused: list[int] = []
+        """Indexes of messages to send again at `_resend_at`, since their refusal may pass."""
+        self._resend_at = 0.0
         self._refusal: errors.JetsparkError | None = None
+        """The last refusal that may pass."""
         self._retry = Retry(timeout, Backoff(_RETRY_SECONDS, _RETRY_SECONDS))
-        self._linked = self._retry.since
+        self._linked_since = self._retry.since
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0
         """Messages acknowledged so far."""
         self._adopt_link(connect(options))
 
     def _adopt_link(self, link: BlockingLink) -> None:
+        """Publish over this link from now on, with an inbox for its acks."""
         self._link = link
         self._inbox = f"{link.new_inbox()}.".encode()
         link.subscribe(f"{self._inbox.decode()}*")
@@ -93,29 +97,30 @@ class StreamPublisher:
         """
         pending = self._pending
         for message in messages:
-            self._last += 1
-            pending[self._last] = message
-            self._encode(self._last, message)
-            if len(self._block) >= _BLOCK_MESSAGES or self._block_bytes >= _BLOCK_BYTES:
+            self._last_index += 1
+            pending[self._last_index] = message
+            self._encode(self._last_index, message)
+            if len(self._unsent) >= _MAX_UNSENT_MESSAGES or self._unsent_bytes >= _MAX_UNSENT_BYTES:
                 self._write()
-                self._collect(self._window - _BLOCK_MESSAGES)
+                self._wait_for_acks(self._window - _MAX_UNSENT_MESSAGES)
 
     def flush(self) -> None:
         """Wait until every message is acknowledged. Raises the errors of `send`."""
         self._write()
-        self._collect(0)
+        self._wait_for_acks(0)
 
     def _encode(self, index: int, message: EncodedMessage) -> None:
+        """Add the frame of a message to those that are written next."""
         subject, block, payload = message
         reply = b"%b%d" % (self._inbox, index)
         frame = frames.replying(subject, reply, block or b"", payload)
-        self._block.append(frame)
-        self._block_bytes += len(frame)
+        self._unsent.append(frame)
+        self._unsent_bytes += len(frame)
 
     def _write(self) -> None:
-        data = b"".join(self._block)
-        self._block.clear()
-        self._block_bytes = 0
+        """Write the encoded frames; over a new link if this one is lost."""
+        data = b"".join(self._unsent)
+        self._drop_unsent()
         if not data:
             return
         try:
@@ -123,32 +128,43 @@ class StreamPublisher:
         except errors.BrokenSocketError:
             self._connect_again()
 
+    def _drop_unsent(self) -> None:
+        self._unsent.clear()
+        self._unsent_bytes = 0
+
     # -- acks --------------------------------------------------------------------------------
 
-    def _collect(self, max_pending: int) -> None:
-        """Process acks until at most `max_pending` messages lack one."""
+    def _wait_for_acks(self, max_pending: int) -> None:
+        """Process answers until at most `max_pending` messages lack an ack.
+
+        Raises the errors of `send`.
+        """
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, max_pending):
-            silence = max(self._retry.since, self._linked) + answer_timeout(self._timeout)
-            due = self._retry_at if self._waiting else silence
-            deadline = min(self._retry.deadline, due)
+            last_sign = max(self._retry.since, self._linked_since)
+            silence_ends = last_sign + answer_timeout(self._timeout)
+            wake_at = self._resend_at if self._refused else silence_ends
             try:
-                if [frame for frame in self._link.messages(deadline) if self._on_ack(frame)]:
+                answers = self._link.messages(min(self._retry.deadline, wake_at))
+                settled = sum(self._on_answer(answer) for answer in answers)
+                if settled:
                     self._retry.since = time.monotonic()
             except errors.RequestTimeoutError:
                 self._on_silence()
             except errors.ConnectionFailure:
                 self._connect_again()
 
-    def _on_ack(self, frame: MessageFrame) -> bool:
-        """Whether the message is stored; a transiently refused one is sent again later."""
+    def _on_answer(self, frame: MessageFrame) -> bool:
+        """Process the answer to a message; whether that is settled, and not sent again later.
+
+        Raises the errors of `send` for a refusal that lasts, and for other answers.
+        """
         index = int(frame.subject[len(self._inbox) :])
         if frame.payload.startswith(self._plain_ack):
-            self._on_good_ack(index)
+            self._on_ack(index)
             self._refusal = None
             return True
-        status = status_of(frame.headers)
-        if status is not None and status.code == NO_RESPONDERS:
+        if has_no_responders(frame):
             self._resend_later(index, errors.NoStreamResponseError(self._subject(index)))
             return False
         answer = decode_document(frame.payload, "ack")
@@ -168,7 +184,8 @@ class StreamPublisher:
             f'"{answer.get("stream")}", not to "{self._stream}".'
         )
 
-    def _on_good_ack(self, index: int) -> None:
+    def _on_ack(self, index: int) -> None:
+        """Remove an acknowledged message from the pending ones, `in_order` with all before it."""
         pending = self._pending
         if not self._in_order:
             self.acked += pending.pop(index, None) is not None
@@ -182,28 +199,33 @@ class StreamPublisher:
     def _resend_later(
         self, index: int, error: errors.APIError | errors.NoStreamResponseError
     ) -> None:
+        """Send a message again in a moment, together with others that are refused until then."""
         self._refusal = error
-        if not self._waiting:
-            self._retry_at = time.monotonic() + _RETRY_SECONDS
-        self._waiting.append(index)
+        if not self._refused:
+            self._resend_at = time.monotonic() + _RETRY_SECONDS
+        self._refused.append(index)
 
     def _on_silence(self) -> None:
-        now = time.monotonic()
-        if now >= self._retry.deadline:
+        """Send refused messages again or, without any, take the link for lost.
+
+        Raises the last refusal, or RequestTimeoutError, without progress for the timeout.
+        """
+        if time.monotonic() >= self._retry.deadline:
             raise self._refusal or errors.RequestTimeoutError(
                 f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
                 f"{len(self._pending)} messages are without an ack."
             )
-        if not self._waiting:
+        if not self._refused:
             self._connect_again()
             return
-        resend, self._waiting = self._waiting, []
+        resend, self._refused = self._refused, []
         if self._in_order:
             resend = [index for index in self._pending if index >= min(resend)]
             self._acked_out_of_order.difference_update(resend)
         self._resend(resend)
 
     def _resend(self, indices: Iterable[int]) -> None:
+        """Publish messages again, unless they were acknowledged in the meantime."""
         for index in indices:
             message = self._pending.get(index)
             if message is not None:
@@ -214,16 +236,16 @@ class StreamPublisher:
         """Connect, and publish the messages without an ack again."""
         self._link.close()
         attempt(lambda: self._adopt_link(connect(self._options)), self._retry)
-        self._waiting = []
-        self._linked = time.monotonic()
-        if self._linked > self._retry.deadline:  # servers may accept links and drop them
+        self._refused = []
+        self._linked_since = time.monotonic()
+        if self._linked_since > self._retry.deadline:  # servers may accept links and drop them
             self._on_silence()
         self._acked_out_of_order.clear()
-        self._block.clear()
-        self._block_bytes = 0
+        self._drop_unsent()
         self._resend(sorted(self._pending))
 
     def _subject(self, index: int) -> str:
+        """The subject of a message; "?" if it was acknowledged."""
         message = self._pending.get(index)
         return "?" if message is None else message[0].decode()
 
