@@ -217,6 +217,7 @@ class Rows:
 
     @cached_property
     def _plan(self) -> ReadPlan:
+        """The range and how it is read, fixed by the first use."""
         from jetspark.ranges.read_plan import plan_read
 
         return plan_read(self._scan)
@@ -275,6 +276,7 @@ class Rows:
         reading_error: BaseException | None = None
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
+            """The rows; remembers the error that ends them."""
             nonlocal reading_error
             try:
                 yield from self
@@ -308,6 +310,7 @@ class Rows:
         return f"jetspark.read({scan.stream!r})"
 
     def _repr_html_(self) -> str:
+        """A table of the first rows, which notebooks show."""
         table = self.head()
         rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
         heads = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)

@@ -15,7 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.links.leader_terms import GUARD_SECONDS, LeaderObservation, LeaderTerm, observation_of
+from jetspark.links.leader_terms import (
+    GUARD_SECONDS,
+    Leader,
+    LeaderObservation,
+    LeaderTerm,
+    observation_of,
+)
 
 _TICK = 0.02
 _HEARTBEATS = (1.0, 2.0)
@@ -81,12 +87,9 @@ class World:
 
     def look(self) -> LeaderObservation:
         """What A says now."""
-        quorum = self.replicas // 2 + 1
         heard = {peer: max(0.0, self.clock - at) for peer, at in self._heard.items()}
-        leader = ("", "", "") if self.knows else ("A", "", "G")
-        return LeaderObservation(
-            self.clock - 0.002, self.clock, leader, quorum, heard, self.replicas
-        )
+        leader = Leader() if self.knows else Leader("A")
+        return LeaderObservation(self.clock - 0.002, self.clock, leader, self.replicas, heard)
 
 
 def watch(world: World, *, until: float, every: float = 0.05) -> list[tuple[float, float]]:
@@ -159,14 +162,8 @@ def test_what_lay_in_the_sockets_is_no_contact() -> None:
 
 
 def look(at: float, *heard: float, leader: str = "A", took: float = 0.001) -> LeaderObservation:
-    return LeaderObservation(
-        at,
-        at + took,
-        (leader, "", "G"),
-        (len(heard) + 1) // 2 + 1,
-        {f"p{n}": ago for n, ago in enumerate(heard) if ago >= 0},
-        len(heard) + 1,
-    )
+    contacts = {f"p{n}": ago for n, ago in enumerate(heard) if ago >= 0}
+    return LeaderObservation(at, at + took, Leader(leader), len(heard) + 1, contacts)
 
 
 def told(*looks: LeaderObservation) -> LeaderTerm:
@@ -278,7 +275,7 @@ def test_a_leader_does_not_name_itself_among_its_replicas() -> None:
     replicas = [replica("A"), replica("C")]
     seen = observation_of(answer({"leader": "A", "replicas": replicas}), 1, 2)
     assert not told(seen).led_since(1)
-    assert seen.leader[0] == ""
+    assert seen.leader.name == ""
 
 
 @pytest.mark.parametrize(

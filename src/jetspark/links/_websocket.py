@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
@@ -24,32 +23,31 @@ class BlockingWebSocket:
         self._socket = sock
         self._codec = codec
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self._payloads: deque[memoryview] = deque()
+        self._payload_bytes = bytearray()
+        """Bytes received, but not taken by `recv_into` yet."""
 
-    def read(self) -> bool:
+    def receive(self) -> bool:
         """Receive once and keep the payloads; False when the server has closed the connection."""
         count = self._socket.recv_into(self._buffer)
         if count == 0:
             self._codec.receive_eof()
             return False
-        payloads = self._codec.receive(self._buffer[:count])
-        self._payloads.extend(memoryview(payload) for payload in payloads if payload)
+        for payload in self._codec.receive(self._buffer[:count]):
+            self._payload_bytes += payload
         if replies := self._codec.replies():
             self._socket.sendall(replies)
         return True
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
-        while not self._payloads:
+        while not self._payload_bytes:
             if self._codec.failure is not None:
                 raise ConnectionError(self._codec.failure)
-            if self._codec.closed or not self.read():
+            if self._codec.closed or not self.receive():
                 return 0
-        payload = self._payloads.popleft()
-        count = min(len(payload), len(buffer))
-        buffer[:count] = payload[:count]
-        if count < len(payload):
-            self._payloads.appendleft(payload[count:])
+        count = min(len(self._payload_bytes), len(buffer))
+        buffer[:count] = self._payload_bytes[:count]
+        del self._payload_bytes[:count]
         return count
 
     def sendall(self, data: bytes) -> None:
@@ -78,7 +76,7 @@ def open_websocket(
     websocket = BlockingWebSocket(sock, codec)
     sock.sendall(codec.request())
     has_answered = False
-    while not codec.opened and codec.failure is None and websocket.read():
+    while not codec.opened and codec.failure is None and websocket.receive():
         has_answered = True
     if codec.failure is not None and has_answered:
         raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))

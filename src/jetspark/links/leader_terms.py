@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetspark.timestamps import NANOSECONDS
 
@@ -49,25 +49,37 @@ def copies_of(answer: Mapping[str, Any]) -> int:
     return max(int(answer["config"].get("num_replicas", 1)), len(replicas) + 1)
 
 
+class Leader(NamedTuple):
+    """The leader that answered; without a name, no leader did."""
+
+    name: str = ""
+    since: str = ""
+    """When it was elected, in the server's words."""
+    raft_group: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderObservation:
     """One answer to STREAM.INFO, reduced to what it shows about the stream's leader."""
 
     sent: float
-    """When the question was sent and the answer arrived, in `time.monotonic()`."""
+    """When the request was sent and the answer arrived, in `time.monotonic()`."""
     received: float
-    leader: tuple[str, str, str] = ("", "", "")
-    """Name, start of leadership, and Raft group; without a name, no leader answered."""
-    quorum: int = 1
-    """Replicas of a quorum, including the leader."""
+    leader: Leader
+    replicas: int
+    """How many there are, including the leader."""
     heard: Mapping[str, float] = field(default_factory=dict)
     """Seconds since the leader's last contact with each replica; only replicas with a contact."""
-    replicas: int = 1
 
     @property
-    def alone(self) -> bool:
-        """Whether there is only one replica, so that no other one can have been elected."""
-        return self.replicas == 1 and bool(self.leader[0])
+    def quorum(self) -> int:
+        """Replicas of a quorum, including the leader."""
+        return self.replicas // 2 + 1
+
+    @property
+    def is_only_replica(self) -> bool:
+        """Whether the leader is the only replica, so that no other one can have been elected."""
+        return self.replicas == 1 and bool(self.leader.name)
 
 
 def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> LeaderObservation:
@@ -76,23 +88,20 @@ def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> L
     `sent`, `received`: when the request was sent and the answer arrived (`time.monotonic()`).
     """
     cluster: Mapping[str, Any] | None = answer.get("cluster")
-    count = copies_of(answer)
+    replicas = copies_of(answer)
     if cluster is None:
-        # Outside of a cluster, or without a leader's name: proves nothing.
-        leader = ("-", "", "") if count == 1 else ("", "", "")
-        return LeaderObservation(sent, received, leader, replicas=count)
-    return LeaderObservation(
-        sent,
-        received,
-        (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
-        count // 2 + 1,
-        {
-            str(replica.get("peer") or replica["name"]): replica["active"] / NANOSECONDS
-            for replica in cluster.get("replicas") or ()
-            if replica.get("active", 0) > 0  # 0: the leader has had no contact with this replica
-        },
-        count,
+        # Outside of a cluster the server leads; with several replicas this proves nothing.
+        leader = Leader("-") if replicas == 1 else Leader()
+        return LeaderObservation(sent, received, leader, replicas)
+    leader = Leader(
+        leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""
     )
+    heard = {
+        str(replica.get("peer") or replica["name"]): replica["active"] / NANOSECONDS
+        for replica in cluster.get("replicas") or ()
+        if replica.get("active", 0) > 0  # 0: the leader has had no contact with this replica
+    }
+    return LeaderObservation(sent, received, leader, replicas, heard)
 
 
 class LeaderTerm:
@@ -103,7 +112,7 @@ class LeaderTerm:
 
     def add(self, newest: LeaderObservation) -> None:
         """Add the newest answer; forget those of another leader, and those that are too old."""
-        if not newest.leader[0]:
+        if not newest.leader.name:
             self._answers = []
             return
         oldest = newest.sent - _HISTORY_SECONDS
@@ -124,7 +133,7 @@ class LeaderTerm:
         if not self._answers or self._answers[-1].sent < since:
             return False
         newest = self._answers[-1]
-        if newest.alone:
+        if newest.is_only_replica:
             return True
         for base, replicas in self._contacts(since):
             if base.sent >= since and len(replicas) + 1 >= newest.quorum:
@@ -139,7 +148,7 @@ class LeaderTerm:
         if not self.led_since(since):
             return False
         newest = self._answers[-1]
-        return newest.alone or any(
+        return newest.is_only_replica or any(
             len(replicas) + 1 >= newest.replicas for _, replicas in self._contacts(since)
         )
 

@@ -61,7 +61,7 @@ class Leaders:
         fails_at_once = self._at_once_if_new and self._options not in pool.reachable
         retry = Retry(0.0 if fails_at_once else self._retry_seconds)
 
-        def call_once() -> T:
+        def request_over_a_link() -> T:
             with pool.link(self._options) as link:
                 try:
                     return request(StreamAPI(link, self._timeout))
@@ -70,7 +70,7 @@ class Leaders:
                     retry.timeout = self._retry_seconds
                     raise
 
-        answer = attempt(call_once, retry)
+        answer = attempt(request_over_a_link, retry)
         pool.reachable.add(self._options)
         return answer
 

@@ -120,9 +120,11 @@ class BlockingLink:
         of NATS.
         """
         deadline = time.monotonic() + self._timeout
-        steps = handshake(options, server, __version__)
+        steps = handshake(options, server, __version__)  # a generator, which returns the INFO
         answer: Frame | None = None
         greeted = False  # whether the server has sent anything of the protocol
+        # A server that expects TLS at once (tls_first) says nothing to other clients.
+        may_wait_for_tls = may_be_silent(server, options)
         try:
             while True:
                 step = steps.send(answer)
@@ -142,13 +144,16 @@ class BlockingLink:
             info: ServerInfo = done.value
             return info
         except errors.RequestTimeoutError:
-            greeted = greeted or not may_be_silent(server, options)
-            waited, received = self._timeout, self._buffer.pending
-            raise no_answer(str(server), waited, greeted=greeted, received=received) from None
+            raise no_answer(
+                str(server),
+                self._timeout,
+                greeted=greeted or not may_wait_for_tls,
+                received=self._buffer.pending,
+            ) from None
         except errors.BrokenSocketError as error:
             if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses a certificate late
                 raise tls_failure(str(server), error.__cause__, options) from error
-            if greeted or not may_be_silent(server, options) or error.__cause__ is not None:
+            if greeted or not may_wait_for_tls or error.__cause__ is not None:
                 raise
             raise closed(str(server), greeted=False) from None
         except errors.ProtocolError as error:
@@ -186,6 +191,7 @@ class BlockingLink:
         return self._buffer.received(count)
 
     def _broken(self, error: OSError | None) -> errors.BrokenSocketError:
+        """Close the link; returns the error for a socket that failed or, with None, has ended."""
         self.close()
         return broken_connection(self.server, error)
 
@@ -237,10 +243,10 @@ class BlockingLink:
     def deliveries(
         self, decoder: DeliveryDecoder, into: Deliveries, deadline: float
     ) -> list[MessageFrame]:
-        """Wait for bytes once and decode them: deliveries into columns, other messages returned.
+        """Wait for bytes once: append the deliveries to `into`, and return the other messages.
 
-        Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
-        AuthError for a -ERR.
+        The decoder stops at each frame that is no delivery, which is handled here. Raises the
+        errors of `messages`.
         """
         messages: list[MessageFrame] = []
         # Messages left from a request, or for subscriptions that have ended, are dropped.
@@ -249,7 +255,7 @@ class BlockingLink:
         data = self._receive(deadline)
         if data is None:
             return messages
-        position = need = 0
+        position = need = 0  # where the rest begins, and the bytes that its frame needs
         try:
             while True:
                 position, need = decoder.decode(data, position, into)
@@ -257,7 +263,7 @@ class BlockingLink:
                     break
                 runs: list[Event] = []
                 end, need = split_frames(data, runs, position, one=True)
-                if end == position:
+                if end == position:  # the other frame is incomplete
                     break
                 position = end
                 messages += self._handle_all(one_by_one(runs))

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Final, NoReturn, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import jetspark.errors as errors
 from jetspark.retries import NO_JETSTREAM, Backoff, is_transient
@@ -132,13 +132,23 @@ def attempt(operation: Callable[[], T], retry: Retry) -> T:
             logger.info("Trying again after: %s", error)
 
 
-def stop_reading(stream: str, retry: Retry, error: errors.JetsparkError, at: str = "") -> NoReturn:
-    """Raise the error that ends the reading of a stream. `at`: the position, in words.
+def wait_to_continue_reading(
+    stream: str,
+    retry: Retry,
+    error: errors.JetsparkError,
+    *,
+    at: str = "",
+    first_pause: bool = False,
+) -> None:
+    """Pause before the reading of a stream continues after a transient error.
 
-    That is `error` itself or, if it is transient, IncompleteRangeError.
+    `at`: the position, in words; `first_pause`: as of `Retry.wait_to_retry`. Raises any other
+    error, and IncompleteRangeError without progress for the retry's timeout.
     """
     if not is_transient(error):
         raise error
+    if retry.wait_to_retry(error, first_pause=first_pause):
+        return
     raise errors.IncompleteRangeError(
         stream,
         f"Reading stream {stream!r} made no progress for {retry.timeout:g} s{at}: {error}",

@@ -141,10 +141,12 @@ def _binary_array(length: int, offsets: Any, values: Any) -> Any:
 
 
 def _subjects(rows: Columns) -> Any:
+    """The subject of each message, as bytes."""
     return _binary_array(rows.rows, rows.subject_offsets, rows.subjects)
 
 
 def _payloads(rows: Columns) -> Any:
+    """The payload of each message."""
     return _binary_array(rows.rows, rows.data_offsets, rows.data)
 
 

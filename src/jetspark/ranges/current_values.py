@@ -27,7 +27,7 @@ from jetspark.kv_rules import Operation
 from jetspark.links.leaders import confirmed_facts, linearizable_read
 from jetspark.links.link import BlockingLink
 from jetspark.links.link_pool import pool
-from jetspark.links.retry import Retry, stop_reading
+from jetspark.links.retry import Retry, wait_to_continue_reading
 from jetspark.links.stream_api import StoredMessage, StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
@@ -106,8 +106,7 @@ class _CurrentValuesReader:
             try:
                 complete = yield from self._read_with_one_link()
             except JetsparkError as error:
-                if not self._retry.wait_to_retry(error):
-                    stop_reading(self._range.stream, self._retry, error)
+                wait_to_continue_reading(self._range.stream, self._retry, error)
                 logger.info("%s: reading continues: %s", self._range.stream, error)
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:

@@ -6,11 +6,12 @@ server has them, each time in bounded memory.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -51,26 +52,23 @@ _MIN_SNAPSHOT_MESSAGES: Final = 64_000
 """Messages from which on a snapshot is faster than a consumer."""
 
 
-class RowSource(Protocol):
-    """Rows before their payloads are decoded; each call reads them again."""
-
-    def read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
-        """Batches of the rows, in order. `to_the_end`: the caller wants all of them."""
-
-    def sample(self, count: int) -> Batches:
-        """Payloads and headers (`_SAMPLE_COLUMNS`) of about `count` messages."""
-
-
 @dataclass(frozen=True)
-class ReadPlan:
-    """A fixed range of rows, and how their payloads are decoded."""
+class ReadPlan(ABC):
+    """A fixed range of rows, and how their payloads are decoded. Each call reads them again."""
 
     scan: Scan
     name: str
     """Name of the stream or bucket."""
     rows: int | None
     """Maximum number of rows; None if it is not known."""
-    source: RowSource
+
+    @abstractmethod
+    def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
+        """The rows in order, with payloads as they are. `to_the_end`: all of them are wanted."""
+
+    @abstractmethod
+    def _sample(self, count: int) -> Batches:
+        """Payloads and headers (`_SAMPLE_COLUMNS`) of about `count` messages."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -80,14 +78,15 @@ class ReadPlan:
 
     def batches(self) -> Batches:
         """All rows."""
-        return self._decode(self.source.read(self.scan.limits(), to_the_end=True))
+        return self._decode(self._read(self.scan.limits(), to_the_end=True))
 
     def first(self, count: int) -> Batches:
         """The first `count` rows."""
         limits = replace(limits_for(count), timeout=self.scan.read_timeout)
-        return self._decode(first_rows(self.source.read(limits, to_the_end=False), count))
+        return self._decode(first_rows(self._read(limits, to_the_end=False), count))
 
     def _decode(self, batches: Batches) -> Batches:
+        """The batches with the fields of their payloads, if these are decoded."""
         return batches if self._decoder is None else decode_in_parts(self._decoder, batches)
 
     @cached_property
@@ -107,7 +106,7 @@ class ReadPlan:
         if isinstance(json_schema, str):
             return Decoding.make("json", schema=json_schema, rename=rename)
         shape = Shape()
-        unframed = chain.from_iterable(map(Framing().strip, self.source.sample(_SAMPLE_MESSAGES)))
+        unframed = chain.from_iterable(map(Framing().strip, self._sample(_SAMPLE_MESSAGES)))
         for batch in unframed:
             for payload in batch.column("data").to_pylist():
                 shape.add(payload)
@@ -135,16 +134,15 @@ def plan_read(scan: Scan) -> ReadPlan:
 
 
 @dataclass(frozen=True)
-class _StreamSource:
+class _StreamPlan(ReadPlan):
     """The messages of a stream's range."""
 
-    scan: Scan
     connection: ConnectOptions
     sequence_range: SequenceRange
     by_snapshot: bool
     """Read through a snapshot, if all rows are wanted and the user may make one."""
 
-    def read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
+    def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
         if to_the_end and self.by_snapshot:
             batches = self._read_range(replace(self.sequence_range, snapshot=True), limits)
             try:
@@ -166,22 +164,22 @@ class _StreamSource:
             fail_on_data_loss=self.scan.fail_on_data_loss,
         )
 
-    def sample(self, count: int) -> Batches:
+    def _sample(self, count: int) -> Batches:
         return read_sample(self.connection, self.sequence_range, count, _SAMPLE_COLUMNS)
 
 
 @dataclass(frozen=True)
-class _CurrentValuesSource:
+class _CurrentValuesPlan(ReadPlan):
     """The present values of a bucket, whose payloads are never decoded."""
 
     connection: ConnectOptions
     all_messages: SequenceRange
-    columns: Sequence[str]
 
-    def read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
-        return read_current_values(self.connection, self.all_messages, limits, columns=self.columns)
+    def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
+        columns = self.scan.all_columns
+        return read_current_values(self.connection, self.all_messages, limits, columns=columns)
 
-    def sample(self, count: int) -> Batches:
+    def _sample(self, count: int) -> Batches:
         return iter(())
 
 
@@ -195,8 +193,7 @@ def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Read
         all_messages = SequenceRange(
             facts.name, 1, facts.last_seq + 1, facts.created, subjects=subjects or (">",)
         )
-        values = _CurrentValuesSource(connection, all_messages, scan.all_columns)
-        return ReadPlan(scan, scan.bucket, None, values)
+        return _CurrentValuesPlan(scan, scan.bucket, None, connection, all_messages)
 
     def resolve(api: StreamAPI) -> SequenceRange:
         return _resolve_range(scan, facts, partial(api.sequence_at, facts.name), subjects)
@@ -204,9 +201,10 @@ def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Read
     has_time = isinstance(scan.start, AtTime) or isinstance(scan.end, AtTime)
     sequence_range = linearizable_read(api, [facts.name] if has_time else [], resolve)
     by_snapshot = _prefers_snapshot(scan, api, facts, sequence_range)
-    source = _StreamSource(scan, connection, sequence_range, by_snapshot)
-    rows = None if subjects else min(len(sequence_range), facts.messages)
-    return ReadPlan(scan, scan.bucket or facts.name, rows, source)
+    name, rows = scan.bucket or facts.name, min(len(sequence_range), facts.messages)
+    return _StreamPlan(
+        scan, name, None if subjects else rows, connection, sequence_range, by_snapshot
+    )
 
 
 def _confirmed_facts(scan: Scan, api: StreamAPI) -> StreamFacts:
@@ -248,12 +246,12 @@ def _resolve_range(
     `sequence_at`: the first sequence stored at or after a time (ns), None if all are older.
     """
 
-    def resolve(position: PositionOrTime | None, default: Position) -> Position:
+    def without_time(position: PositionOrTime | None, default: Position) -> Position:
         if position is None:
             return default
         return resolve_position(position, facts.name, sequence_at, none_is_latest=True)
 
-    start, end = resolve(scan.start, "earliest"), resolve(scan.end, "latest")
+    start, end = without_time(scan.start, "earliest"), without_time(scan.end, "latest")
     # If all messages are newer than the start, what limits remove before its turn is no loss: the
     # user did not name these sequences.
     if isinstance(scan.start, AtTime) and start == head(facts):
@@ -285,20 +283,20 @@ def _prefers_snapshot(
 
 
 @dataclass(frozen=True)
-class _BackupSource:
+class _BackupPlan(ReadPlan):
     """The messages of a backup's parts."""
 
-    scan: Scan
     backup: Backup
     parts: Sequence[Part]
 
-    def read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
+    def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
         return self._read_columns(limits, self.scan.all_columns)
 
-    def sample(self, count: int) -> Batches:
+    def _sample(self, count: int) -> Batches:
         return first_rows(self._read_columns(limits_for(count), _SAMPLE_COLUMNS), count)
 
     def _read_columns(self, limits: ReadLimits, columns: Sequence[str]) -> Batches:
+        """The rows of all parts, in order, with these columns."""
         for part in self.parts:
             yield from self.backup.read_part(
                 part, subjects=self.scan.subjects, columns=columns, limits=limits
@@ -314,4 +312,4 @@ def _plan_backup(scan: Scan, backup: Backup) -> ReadPlan:
     backup.check_removed(fail=scan.fail_on_data_loss)
     parts = backup.parts(sequence_range.start, sequence_range.end)
     rows = None if scan.subjects else min(len(sequence_range), backup.messages)
-    return ReadPlan(scan, backup.stream, rows, _BackupSource(scan, backup, parts))
+    return _BackupPlan(scan, backup.stream, rows, backup, parts)

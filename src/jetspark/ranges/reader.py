@@ -32,7 +32,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.links.leaders import confirmed_facts, linearizable_read
 from jetspark.links.link import BlockingLink
 from jetspark.links.link_pool import pool
-from jetspark.links.retry import CUT_OFF_SECONDS, Retry, stop_reading
+from jetspark.links.retry import CUT_OFF_SECONDS, Retry, wait_to_continue_reading
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
@@ -118,9 +118,11 @@ class _RangeReader:
             try:
                 complete = yield from self._read_with_one_link()
             except errors.JetsparkError as error:
-                if not self._retry.wait_to_retry(error, first_pause=self._next > before):
-                    at = f" at sequence {self._next} of {self._range.start} to {self._end - 1}"
-                    stop_reading(self._name, self._retry, error, at)
+                at = f" at sequence {self._next} of {self._range.start} to {self._end - 1}"
+                has_progress = self._next > before
+                wait_to_continue_reading(
+                    self._name, self._retry, error, at=at, first_pause=has_progress
+                )
                 level = logging.WARNING if self._range.snapshot else logging.INFO
                 message = "%s: continuing from sequence %d: %s"
                 logger.log(level, message, self._name, self._next, error)

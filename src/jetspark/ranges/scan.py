@@ -57,6 +57,7 @@ def parse_bound(name: str, value: Bound) -> AtTime | int | None:
 
 
 def _time_ago(seconds: float) -> AtTime:
+    """The time so many seconds ago; the sign does not matter."""
     return AtTime(time.time_ns() - int(abs(seconds) * NANOSECONDS))
 
 
@@ -136,6 +137,7 @@ class Scan:
 
     @property
     def _stored_columns(self) -> tuple[str, ...]:
+        """All columns that messages, or a bucket's entries, have without decoding."""
         return arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
 
     @property

@@ -179,6 +179,7 @@ class BatchCopier:
             self._drop_link()
 
     def _lanes(self, decision: Decision) -> list[Lane]:
+        """A new progress of each lane of a decided batch."""
         return [
             Lane(self._marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
         ]
