@@ -88,6 +88,22 @@ class Retry:
         time.sleep(min(self._pauses.pause(self._attempts), left))
         return True
 
+    def wait_to_continue_reading(
+        self, stream: str, error: errors.JetsparkError, at: str = "", *, first_pause: bool = False
+    ) -> None:
+        """Pause before the reading of a stream continues; raises any error that is not transient.
+
+        `at`: the position, in words; `first_pause`: as of `wait_to_retry`. Raises
+        IncompleteRangeError without progress for the timeout.
+        """
+        if not is_transient(error):
+            raise error
+        if not self.wait_to_retry(error, first_pause=first_pause):
+            raise errors.IncompleteRangeError(
+                stream,
+                f"Reading stream {stream!r} made no progress for {self.timeout:g} s{at}: {error}",
+            ) from error
+
 
 class CallRetry(Retry):
     """Retry policy of one call of the JetStream API on one link."""
@@ -130,29 +146,6 @@ def attempt(operation: Callable[[], T], retry: Retry) -> T:
                     error.replace_message(f"{error.message} Tried for {retry.timeout:g} s.")
                 raise
             logger.info("Trying again after: %s", error)
-
-
-def wait_to_continue_reading(
-    stream: str,
-    retry: Retry,
-    error: errors.JetsparkError,
-    *,
-    at: str = "",
-    first_pause: bool = False,
-) -> None:
-    """Pause before the reading of a stream continues after a transient error.
-
-    `at`: the position, in words; `first_pause`: as of `Retry.wait_to_retry`. Raises any other
-    error, and IncompleteRangeError without progress for the retry's timeout.
-    """
-    if not is_transient(error):
-        raise error
-    if retry.wait_to_retry(error, first_pause=first_pause):
-        return
-    raise errors.IncompleteRangeError(
-        stream,
-        f"Reading stream {stream!r} made no progress for {retry.timeout:g} s{at}: {error}",
-    ) from error
 
 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:

@@ -16,6 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,7 +28,7 @@ from jetspark.kv_rules import Operation
 from jetspark.links.leaders import confirmed_facts, linearizable_read
 from jetspark.links.link import BlockingLink
 from jetspark.links.link_pool import pool
-from jetspark.links.retry import Retry, wait_to_continue_reading
+from jetspark.links.retry import Retry
 from jetspark.links.stream_api import StoredMessage, StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
@@ -82,22 +83,18 @@ class _ConsumerResult(NamedTuple):
     """Whether it delivered every message that it selected when it was created."""
 
 
+@dataclass
 class _CurrentValuesReader:
     """The reading of the last message of each subject, with as many consumers as it takes."""
 
-    def __init__(
-        self,
-        options: ConnectOptions,
-        sequence_range: SequenceRange,
-        limits: ReadLimits,
-        columns: Sequence[str],
-    ) -> None:
-        self._options = options
-        self._range = sequence_range
-        self._limits = limits
-        self._columns = columns
+    _options: ConnectOptions
+    _range: SequenceRange
+    _limits: ReadLimits
+    _columns: Sequence[str]
+
+    def __post_init__(self) -> None:
         self._read_subjects: set[bytes] = set()
-        self._retry = Retry(limits.timeout)
+        self._retry = Retry(self._limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the batches. Raises the errors of `read_last_per_subject`."""
@@ -106,7 +103,7 @@ class _CurrentValuesReader:
             try:
                 complete = yield from self._read_with_one_link()
             except JetsparkError as error:
-                wait_to_continue_reading(self._range.stream, self._retry, error)
+                self._retry.wait_to_continue_reading(self._range.stream, error)
                 logger.info("%s: reading continues: %s", self._range.stream, error)
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:

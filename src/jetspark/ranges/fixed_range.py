@@ -152,41 +152,38 @@ def check_subjects(
     streams may be found later (`more_may_come`). `name`: what the user calls the subjects. Raises
     the errors of `linearizable_read`.
     """
-
-    def check(api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
-        _check_subjects_once(name, subjects, api, facts, more_may_come)
-
-    try:
-        check(api, facts)
-    except ConfigError:  # perhaps a replaced leader has answered
-        linearizable_read(api, facts, lambda api: check(api, confirmed_facts(api, facts)))
-
-
-def _check_subjects_once(
-    name: str,
-    subjects: Sequence[str],
-    api: StreamAPI,
-    facts: Mapping[str, StreamFacts],
-    more_may_come: bool,
-) -> None:
-    """Check subjects as `check_subjects`, with whatever leaders answer."""
-    stream_subjects = [subject for stream in facts.values() for subject in stream.subjects]
-    for subject in subjects:
-        if any(subjects_overlap(subject, pattern) for pattern in stream_subjects):
-            continue
-        if any(api.next_sequence(stream, 1, (subject,)) for stream in facts):
-            continue  # stored while the stream had other subjects
-        streams = ", ".join(map(repr, facts))
-        if more_may_come or any(stream.stores_other_subjects for stream in facts.values()):
-            logger.warning(
-                "%s: %s has no message under %r yet, and may never have one.",
-                name,
-                streams,
-                subject,
-            )
-            continue
-        hint = did_you_mean(subject, stream_subjects)
-        raise ConfigError(
-            f"{name}: no message under {subject!r} is in {streams}, nor can one come: "
-            f"it listens to {', '.join(stream_subjects) or 'nothing'}{hint}"
+    only_warn = more_may_come or any(stream.stores_other_subjects for stream in facts.values())
+    unknown = _subjects_without_messages(subjects, api, facts)
+    if unknown and not only_warn:  # perhaps a replaced leader has answered
+        proven = facts = confirmed_facts(api, facts)
+        unknown = linearizable_read(
+            api, proven, lambda api: _subjects_without_messages(subjects, api, proven)
         )
+    streams = ", ".join(map(repr, facts))
+    for subject in unknown:
+        if not only_warn:
+            stream_subjects = _listened_subjects(facts)
+            raise ConfigError(
+                f"{name}: no message under {subject!r} is in {streams}, nor can one come: it "
+                f"listens to {', '.join(stream_subjects) or 'nothing'}"
+                f"{did_you_mean(subject, stream_subjects)}"
+            )
+        message = "%s: %s has no message under %r yet, and may never have one."
+        logger.warning(message, name, streams, subject)
+
+
+def _listened_subjects(facts: Mapping[str, StreamFacts]) -> list[str]:
+    return [subject for stream in facts.values() for subject in stream.subjects]
+
+
+def _subjects_without_messages(
+    subjects: Sequence[str], api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> list[str]:
+    """The subjects that no stream listens to, and under which none has a message from before."""
+    stream_subjects = _listened_subjects(facts)
+    return [
+        subject
+        for subject in subjects
+        if not any(subjects_overlap(subject, pattern) for pattern in stream_subjects)
+        and not any(api.next_sequence(stream, 1, (subject,)) for stream in facts)
+    ]

@@ -23,7 +23,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.links.leaders import confirmed_facts, linearizable_read
 from jetspark.links.link import BlockingLink
 from jetspark.links.link_pool import pool
-from jetspark.links.retry import CUT_OFF_SECONDS, Retry, wait_to_continue_reading
+from jetspark.links.retry import CUT_OFF_SECONDS, Retry
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges._overlapping_pull import INACTIVE_SECONDS, OverlappingPull
@@ -75,39 +75,34 @@ def read_range(
     ).run()
 
 
+@dataclass
 class _RangeReader:
     """The reading of one range, over as many links and consumers as it takes.
 
     "The rest" of the range are the sequences from `_next` to before `_end`.
     """
 
-    def __init__(
-        self,
-        options: ConnectOptions,
-        sequence_range: SequenceRange,
-        limits: ReadLimits,
-        columns: Sequence[str],
-        strict: bool,
-    ) -> None:
-        self._options = options
-        self._range = sequence_range
-        self._limits = limits
-        self._columns = columns
-        self._strict = strict
-        self._next = sequence_range.start
-        """Everything before this sequence was delivered, or is not stored."""
-        self._end = sequence_range.end
+    _options: ConnectOptions
+    _range: SequenceRange
+    _limits: ReadLimits
+    _columns: Sequence[str]
+    _strict: bool
+    """Whether lost messages are an error."""
+
+    def __post_init__(self) -> None:
+        self._next, self._end = self._range.start, self._range.end
+        """Everything before `_next` was delivered, or is not stored."""
         self._rows = Deliveries()
         """Messages read but not yielded yet."""
-        self._head = StreamHead(options, sequence_range)
+        self._head = StreamHead(self._options, self._range)
         self._reads_all_subjects = False  # the server does not filter
         # A consumer sends only messages under these subjects, a snapshot sends all.
-        filters_here = sequence_range.snapshot and sequence_range.subjects
-        self._subject_filter = SubjectFilter(sequence_range.subjects) if filters_here else None
-        self._last_stored = sequence_range.end - 1
+        filters_here = self._range.snapshot and self._range.subjects
+        self._subject_filter = SubjectFilter(self._range.subjects) if filters_here else None
+        self._last_stored = self._range.end - 1
         self._inactive_seconds = INACTIVE_SECONDS
-        self._snapshots_left = _MAX_SNAPSHOTS if sequence_range.snapshot else 0
-        self._retry = Retry(limits.timeout, _PAUSES)
+        self._snapshots_left = _MAX_SNAPSHOTS if self._range.snapshot else 0
+        self._retry = Retry(self._limits.timeout, _PAUSES)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield the batches of the range. Raises the errors of `read_range`."""
@@ -118,10 +113,11 @@ class _RangeReader:
             try:
                 complete = yield from self._read_with_one_link()
             except errors.JetsparkError as error:
-                at = f" at sequence {self._next} of {self._range.start} to {self._end - 1}"
-                has_progress = self._next > before
-                wait_to_continue_reading(
-                    self._name, self._retry, error, at=at, first_pause=has_progress
+                self._retry.wait_to_continue_reading(
+                    self._name,
+                    error,
+                    f" at sequence {self._next} of {self._range.start} to {self._end - 1}",
+                    first_pause=self._next > before,
                 )
                 level = logging.WARNING if self._range.snapshot else logging.INFO
                 message = "%s: continuing from sequence %d: %s"
