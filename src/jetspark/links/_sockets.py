@@ -120,7 +120,7 @@ def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.s
 
 def _pass_proxy(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
     """Ask a proxy, to which the socket is connected, for a connection to the server."""
-    steps = ask_proxy(proxy, server)
+    steps = ask_proxy(proxy, server)  # bytes to send, or how many bytes to receive
     step = following(steps)
     while step is not None:
         if isinstance(step, bytes):

@@ -277,7 +277,7 @@ class StreamAPI:
 
     @property
     def is_outside_cluster(self) -> bool:
-        """Whether the link's server itself has JetStream without a cluster: answers are final."""
+        """Whether the link's server has JetStream itself, so that no other one knows more."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 

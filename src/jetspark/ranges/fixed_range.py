@@ -173,6 +173,7 @@ def check_subjects(
 
 
 def _listened_subjects(facts: Mapping[str, StreamFacts]) -> list[str]:
+    """The subjects that the streams listen to, with wildcards."""
     return [subject for stream in facts.values() for subject in stream.subjects]
 
 
