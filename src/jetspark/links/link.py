@@ -220,9 +220,9 @@ class BlockingLink:
 
         Raises the error of a -ERR.
         """
+        if isinstance(frame, MessageFrame):  # not a case, which takes twice as long
+            return frame
         match frame:
-            case MessageFrame():
-                return frame
             case Ping():
                 self.send(frames.PONG)
             case Pong():
