@@ -263,6 +263,7 @@ def _load_source(pipeline: PipelineFile, name: str, spark: SparkSession) -> Data
         options = source.options
         if source.format == JETSTREAM and not source.static:
             options = source_options(options, follow=pipeline.follow)
+            # Through a view, the rows may come into a table that is ordered by their sequences.
             of_views = [
                 sink for sink in pipeline.sinks.values() if pipeline.stream_of(sink) is None
             ]

@@ -47,7 +47,7 @@ class PipelineSource:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a stream whose rows Spark does nothing with, but parse their payloads."""
+        """Whether this is a stream of which Spark passes on every row, with its payload parsed."""
         if self.parsed is None or self.static or self.watermark:
             return False
         return self.parsed.bucket is None
@@ -74,6 +74,7 @@ def read_source(source: TomlTable) -> PipelineSource:
 def _read_stream_source(
     source: TomlTable, watermark: tuple[str, str] | None, *, static: bool
 ) -> PipelineSource:
+    """Read the options of a stream or a bucket. Raises ConfigError."""
     ddl = source.take("json_schema")
     options = source.options(_OPTIONS, _KEYS)
     if ddl is not None:

@@ -106,17 +106,15 @@ def read_table_list(
             )
     list_ = sink.inner(TABLES, {})
     entries = [list_.inner(str(index), keys) for index, keys in enumerate(tables)]
-    listed: list[ListedTable] = []
-    parsed: list[RoutedTable] = []
-    for entry in entries:
-        if partition_by:
-            entry.keys.setdefault("partition_by", list(partition_by))
-        reader = _ListedTableReader(entry, format_, shared, columns)
-        listed_table, routed_table = reader.read(".".join(sink.key_path))
-        listed.append(listed_table)
-        parsed.append(routed_table)
+    for entry in entries if partition_by else ():
+        entry.keys.setdefault("partition_by", list(partition_by))
+    list_name = ".".join(sink.key_path)
+    read = [
+        _ListedTableReader(entry, format_, shared, columns).read(list_name) for entry in entries
+    ]
+    listed, routed = [table for table, _ in read], [table for _, table in read]
     for (earlier_entry, earlier), (entry, table) in combinations(
-        zip(entries, parsed, strict=True), 2
+        zip(entries, routed, strict=True), 2
     ):
         _check_tables_apart(earlier_entry, earlier, entry, table)
     return table_list_option(listed)

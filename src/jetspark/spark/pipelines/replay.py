@@ -176,8 +176,8 @@ class Replay:
         return F.coalesce(F.col(CORRUPT), json)
 
     def _headers(self, table: DataFrame, payload: Column) -> Column:
-        """The headers of each message. A text is never compressed, though the payload may have been
-        of which it is a part."""
+        """The headers of each message; without that of its compression where the payload is a text,
+        since only bytes that were read unchanged are still compressed."""
         headers, compression = F.col("headers"), "content-encoding"
         if isinstance(table.schema["headers"].dataType, MapType):
             without = F.map_filter(headers, lambda key, _: F.lower(key) != compression)
@@ -186,7 +186,7 @@ class Replay:
         return F.when(self._is_text(table, payload), without).otherwise(headers).alias("headers")
 
     def _is_text(self, table: DataFrame, payload: Column) -> Column:
-        """Whether each payload is a text, and not the bytes of the message that was read."""
+        """Whether each payload is a text, and not bytes as they were in a message."""
         types = {column.name: column.dataType for column in table.schema}
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()

@@ -144,7 +144,7 @@ class _Attempt:
         self._seen_versions: dict[str, int | None] = {}
         """Transaction versions of the tables that get rows, from before the rows were read."""
         self._keys_in_tables: dict[str, frozenset[Key]] = {}
-        """What `_keys_in` has found."""
+        """Keys of the records in each table, as `_keys_in` has found them."""
         self._settled: set[Key] = set()
         """Records whose rows the tables have, or get."""
         self._already_present = 0
@@ -153,21 +153,17 @@ class _Attempt:
         self._remaining: set[Key] = set()
         """Records that are rejected again."""
         self._with_new_reason: list[pa.RecordBatch] = []
-        """Those of them whose reason is another one now."""
+        """Remaining records that have another reason now."""
 
     def run(self) -> ReprocessResult:
         """Add the rows to the tables, and remove their records from the quarantine. Raises
         SchemaEvolved if the tables have got columns, so that nothing was added."""
         self._commit(self._records, self._begun_id, self._run_number - 1, ())
         self._records.refresh()  # what is read now is what others saw when this run began
-        files = TaskFiles(self._target, select_rows=self._admit, on_rejected=self._leave)
-        try:
+        with TaskFiles(self._target, select_rows=self._admit, on_rejected=self._leave) as files:
             for batch in self._read_records():
                 self._write(batch, files)
             output = files.close()
-        except BaseException:
-            files.discard()
-            raise
         if output.schema_changes:
             if not self._was_killed:  # nothing was added, which the next attempt need not prove
                 self._commit(self._records, self._ended_id, self._run_number - 1, ())
@@ -205,11 +201,11 @@ class _Attempt:
     def _leave(self, rejected: pa.RecordBatch, reason_of: ReasonOf) -> None:
         """Leave rejected records in the quarantine, with the reasons that they have now."""
         records = quarantine.quarantine_rows(rejected, reason_of)
-        is_new = []
+        has_new_reason = []
         for key, reason in zip(_keys(records), _reasons(records), strict=True):
-            is_new.append(key not in self._remaining and self._reasons[key] != reason)
+            has_new_reason.append(key not in self._remaining and self._reasons[key] != reason)
             self._remaining.add(key)
-        self._with_new_reason.append(records.filter(pa.array(is_new, pa.bool_())))
+        self._with_new_reason.append(records.filter(pa.array(has_new_reason, pa.bool_())))
 
     # -- what the tables have ----------------------------------------------------------------
 
@@ -325,6 +321,7 @@ class _Attempt:
         return Changes(rows, pa.chunked_array([is_deleted]), _KEY, None)
 
     def _concurrent_run(self) -> TableError:
+        """The error where another run has changed the tables since this one began."""
         return TableError(
             f"Another run reprocesses the records of {self._records.name} at the same time: let it "
             "end, and run this again."

@@ -46,14 +46,14 @@ def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
         existing += [(table, streams_apart) for table in _existing_tables(table_options)]
     streams = fetch_source_facts(source, linearizable=True).values() if existing else ()
     for (table, streams_apart), facts in product(existing, streams):
-        other = _last_row_of_others(table, facts, streams_apart=streams_apart)
-        if other is None or sequences_continue(source, facts, LastMessage(other.seq, other.ns)):
+        last_row = _last_row_of_others(table, facts, streams_apart=streams_apart)
+        if last_row is None or sequences_continue(source, facts, last_row.message):
             continue
-        owner = "an earlier one" if other.stream == facts.name else f"the stream {other.stream}"
+        seq, stream = last_row.message.seq, last_row.stream
+        owner = "an earlier one" if stream == facts.name else f"the stream {stream}"
         raise ConfigError(
-            f"{table.name} is ordered by seq, and has rows up to sequence {other.seq} that are "
-            f"not of the stream {facts.name}, created at {facts.created}, but of {owner}. "
-            f"{ORDER_BY_TIME}"
+            f"{table.name} is ordered by seq, and has rows up to sequence {seq} that are not of "
+            f"the stream {facts.name}, created at {facts.created}, but of {owner}. {ORDER_BY_TIME}"
         )
 
 
@@ -62,6 +62,7 @@ def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
     that identify a message."""
     candidates = [options]
     if options.route is not None:
+        # lake/{site} finds lake/*; the tables of a catalog are not listed.
         in_folders = options.name.path is not None
         folders = iglob("*".join(map(escape, options.route.texts))) if in_folders else ()
         candidates = [options.of_table(folder) for folder in folders]
@@ -74,9 +75,7 @@ def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
 class _LastRow(NamedTuple):
     """The message of a row that a table has."""
 
-    seq: int
-    ns: int
-    """The time when the message was stored, in nanoseconds since 1970."""
+    message: LastMessage
     stream: str
 
 
@@ -95,5 +94,8 @@ def _last_row_of_others(
             own = pc.field("stream") == facts.name
             columns = columns.filter(own & older if streams_apart else ~own | older)
             last = columns.sort_by("seq")[-1:].to_pylist()
-            rows += [_LastRow(row["seq"], row["timestamp"] * 1000, row["stream"]) for row in last]
+            rows += [
+                _LastRow(LastMessage(row["seq"], row["timestamp"] * 1000), row["stream"])
+                for row in last
+            ]
     return max(rows, default=None)

@@ -179,6 +179,7 @@ class RowBuilder:
             yield from map(self._with_derived, decode_in_parts(self.decoder, [messages]))
 
     def _with_derived(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Append the derived columns."""
         for name, value in self.derived.items():
             rows = rows.append_column(name, value.of(rows))
         return rows

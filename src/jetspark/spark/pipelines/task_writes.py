@@ -185,13 +185,12 @@ class DirectReader(JetStreamStreamReader):
 
     def _write(self, partition: DirectPartition) -> TaskOutput:
         """Read a partition, and write its rows into files of the tables."""
-        files = TaskFiles(partition.target)
         options, tables = self._options, self._into.options.tables
         # Messages of a list of tables are split by their subjects before they are decompressed.
         framing = None if tables else options.framing
         source = replace(options, decoding=None, framing=framing)
         left_out, retries_before = 0, Retry.repeated
-        try:
+        with TaskFiles(partition.target) as files:
             with reporting(self._into.progress_folder, query_id()) as report_rows:
                 for messages in read_partition(source, partition):
                     left_out += messages.num_rows
@@ -200,9 +199,6 @@ class DirectReader(JetStreamStreamReader):
                         files.write(rows, table_index)
                     report_rows(messages.num_rows)
             output = files.close()
-        except BaseException:
-            files.discard()
-            raise
         return replace(output, retries=Retry.repeated - retries_before, left_out=left_out)
 
 

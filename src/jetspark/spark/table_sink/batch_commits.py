@@ -124,7 +124,7 @@ class BatchCommits:
         """
         options, groups = self._options, files_by_table(files)
         records = groups.pop(options.quarantine or "", []) if options.dead_letter_sink else []
-        if self._options.has_one_table:
+        if options.has_one_table:
             groups.setdefault("", [])
         pending = PendingBatch(
             self._query,
@@ -136,10 +136,10 @@ class BatchCommits:
             retries,
         )
         tables = self._tables_without_batch(pending)
-        if self._options.has_one_table and "" not in tables:  # it was the last one to get the batch
+        if options.has_one_table and "" not in tables:  # it was the last one to get the batch
             return
         # A single table shows by itself whether it has the batch, unless it is no longer named.
-        is_one_commit = self._options.has_one_table and len(groups) == 1 and not records
+        is_one_commit = options.has_one_table and len(groups) == 1 and not records
         if not is_one_commit or (self._store is not None and not self._store.beside_tables):
             self._record_pending(pending)
         self._commit_all(pending, tables)
@@ -149,7 +149,7 @@ class BatchCommits:
     def _decide_table(self, name: str, files: Sequence[NewFile], replaces: bool) -> PendingTable:
         """Decide that a table gets these files; `replaces`: rows of the batch replace all others,
         but never those of the quarantine."""
-        options = self._options.of_table(name) if name else self._options
+        options = self._options.of_table(name)
         replaces = replaces and not self._options.is_quarantine(options)
         return PendingTable.of(name, options, files, replaces=replaces)
 
@@ -271,6 +271,7 @@ class BatchCommits:
                 self._check_file_exists(table, file)
 
     def _check_file_exists(self, table: Table, file: NewFile) -> None:
+        """Raise TableError if a file that is to be committed is gone."""
         with formats.reporting_library_errors(table.name):
             try:
                 table.storage.open(file.path).close()

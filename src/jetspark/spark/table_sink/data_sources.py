@@ -100,6 +100,7 @@ class _LakehouseDataSource(DataSource):
 
     @cached_property
     def _parsed(self) -> LakehouseOptions:
+        """The options. Raises ConfigError."""
         return parse_lakehouse_options(self.format_, self.options)
 
     @without_traceback

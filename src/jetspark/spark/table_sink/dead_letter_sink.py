@@ -1,8 +1,8 @@
 """A stream of dead letters in place of a quarantine table (`letter_rules` has their form).
 
-Contract: a letter is stored once, and needs neither a ledger nor a duplicate window. Its subject
-has the query's id, and the stream, sequence and time of its message, and it is stored only while
-its subject has no message. A letter that is refused is there already, which its payload proves.
+Contract: a letter is stored once, without a ledger or a duplicate window. Its subject has the
+query's id, and the stream, sequence and time of its message, and it is stored only while its
+subject has no message. If the server rejects it, the stream has it, which its payload proves.
 """
 
 from __future__ import annotations
@@ -37,32 +37,31 @@ _TIMEOUT = 60.0
 
 
 def with_connection(sink: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Add the connection of the source to a sink's options, for its dead letters, unless it has a
-    connection of its own for them."""
+    """Add the connection of the source to a sink's options, for its stream of dead letters, unless
+    they have a connection for it."""
     folded = {name.casefold(): value for name, value in sink.items()}
-    options = dict(sink)
-    if not folded.get("quarantine", "").strip().startswith(STREAM_PREFIX):
-        return options
-    if not any(name.startswith(CONNECTION_PREFIX) for name in folded):
-        names = {spark_name(name).casefold() for name in CONNECTION}
-        options |= {
-            f"{CONNECTION_PREFIX}{name}": value
-            for name, value in source.items()
-            if name.casefold() in names
-        }
-    return options
+    has_stream = folded.get("quarantine", "").strip().startswith(STREAM_PREFIX)
+    if not has_stream or any(name.startswith(CONNECTION_PREFIX) for name in folded):
+        return dict(sink)
+    names = {spark_name(name).casefold() for name in CONNECTION}
+    connection = {
+        f"{CONNECTION_PREFIX}{name}": value
+        for name, value in source.items()
+        if name.casefold() in names
+    }
+    return {**sink, **connection}
 
 
 @dataclass(frozen=True)
 class DeadLetterSink:
-    """A stream of dead letters; it is created for its first one."""
+    """A stream of dead letters, which is created when the first one is stored."""
 
     name: str
     connection: ConnectOptions = field(repr=False)
 
     @classmethod
     def parse(cls, name: str, options: Mapping[str, str]) -> DeadLetterSink:
-        """The stream of this name. `options`: those of its connection. Raises ConfigError."""
+        """Parse the options of the connection to the stream of this name. Raises ConfigError."""
         try:
             connection = connection_options(read_options(options, CONNECTION, elsewhere={}))
         except ConfigError as error:
@@ -94,11 +93,11 @@ class DeadLetterSink:
             )
 
     def store(self, writer: str, records: Iterable[pa.RecordBatch]) -> None:
-        """Store each record of `tables.quarantine` that the stream does not have.
+        """Store a letter for each record of `tables.quarantine`, unless the stream has it.
 
         `writer`: a token of its own for each query. Raises as `check` and `StreamPublisher.send`;
-        ConfigError for a record that no message is known of, and TableError for a message of
-        somebody else in the place of a letter.
+        ConfigError for a record that does not say its message, and TableError where somebody else
+        has stored another message on the subject of a letter.
         """
         max_bytes: int | None = None
         for batch in records:
@@ -110,12 +109,14 @@ class DeadLetterSink:
                     self.connection, self.name, timeout=_TIMEOUT, only_first=True
                 ) as publisher:
                     publisher.send(messages)
-                # What was taken out in this moment is stored again: nobody knows what it was.
+                # A message that was removed in this moment is stored again: it may have been any.
                 messages = [letter for letter in publisher.rejected if not self._has(letter)]
 
     def _encode(
         self, writer: str, batch: pa.RecordBatch, max_bytes: int
     ) -> Iterator[EncodedMessage]:
+        """Encode records as letters; without headers and payload of the message where a letter with
+        them would have more than `max_bytes`. Raises ConfigError."""
         for row in batch.to_pylist():
             if None in (row["stream"], row["subject"], row["seq"], row["timestamp"]):
                 raise ConfigError(
@@ -123,21 +124,21 @@ class DeadLetterSink:
                     "time, which name its letter: name a table in place of "
                     f"{STREAM_PREFIX}{self.name}."
                 )
-            of_message = [
+            message_headers = [
                 (pair["key"], pair["value"] or "") for pair in row["headers"] or () if pair
             ]
-            mark = f"{row['seq']}-{datetime_to_ns(row['timestamp'])}"
-            subject = rules.subject_of_letter(self.name, row["stream"], writer, mark).encode()
-            own = list(_headers(writer, row))
+            message_id = f"{row['seq']}-{datetime_to_ns(row['timestamp'])}"
+            subject = rules.subject_of_letter(self.name, row["stream"], writer, message_id)
+            own = list(_letter_headers(writer, row))
             payload = row["data"] or b""
             try:
-                block = header_block([*rules.headers_in_letter(of_message), *own])
+                block = header_block([*rules.headers_in_letter(message_headers), *own])
             except BadHeaderError:
                 block = None
             if block is None or len(block) + len(payload) > max_bytes:
                 # The original stays, since its payload is nowhere else.
                 block, payload = header_block([*own, (rules.MISSING, rules.TOO_LARGE)]), b""
-            yield subject, block, payload
+            yield subject.encode(), block, payload
 
     def _has(self, message: EncodedMessage) -> bool:
         """Whether the stream has this letter; False if it has none on its subject."""
@@ -175,6 +176,8 @@ class DeadLetterSink:
         return self._leaders().call(create)
 
     def _existing_config(self, api: StreamAPI) -> dict[str, Any] | None:
+        """The configuration of the stream; None if there is none. Raises ConfigError for a stream
+        that is none of dead letters, or that does not keep each of them."""
         config = api.config_if_any(self.name)
         if config is None:
             return None
@@ -192,10 +195,12 @@ class DeadLetterSink:
         return config
 
     def _leaders(self, *, at_once: bool = False) -> Leaders:
+        """Calls to the stream's servers; `at_once`: one that never answered gets one attempt."""
         return Leaders(self.connection, _TIMEOUT, at_once_if_new=at_once)
 
 
-def _headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _letter_headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The headers of a letter that say what it is about, from a row of `tables.quarantine`."""
     yield rules.REASON, rules.QUARANTINED
     yield rules.TEXT, rules.one_line(row["reason"])
     if row["column"] is not None:

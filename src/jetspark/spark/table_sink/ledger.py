@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -141,6 +141,7 @@ class Location(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, format_: Format, name: TableName) -> Location:
+        """The location of a table, or of a folder."""
         return cls(format_, name.path, name.identifier, name.catalog)
 
     def table_name(self, properties: Mapping[str, str]) -> TableName:
@@ -185,7 +186,7 @@ class PendingTable(msgspec.Struct):
     def options(self, query: LakehouseOptions) -> LakehouseOptions:
         """The options of the table, for a query whose own may have changed: secrets are the
         query's. Keys are too, if both have keys, since an error may have asked for others."""
-        current = query.of_table(self.name) if self.name else query
+        current = query.of_table(self.name)
         is_same_table = Location.of(current.format, current.name) == self.location
         properties = (current if is_same_table else query).name.properties
         options = replace(
@@ -228,36 +229,29 @@ class PendingBatch(msgspec.Struct):
     """Attempts to read that tasks repeated."""
 
 
-class PendingStore(Protocol):
-    """The place of a query's pending batch."""
-
-    beside_tables: bool
-
-    def read(self) -> bytes | None:
-        """The content; None without a record."""
-
-    def write(self, content: bytes) -> None:
-        """Replace the content."""
-
-
 class _StoreInCheckpoint:
+    """The file of a pending batch in the query's checkpoint."""
+
     beside_tables = False
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder, _PENDING_FILE)
 
     def read(self) -> bytes | None:
+        """The content; None without a record."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, content: bytes) -> None:
+        """Replace the content."""
         _replace_file(self._path, content)
 
 
 class _StoreBesideTables:
-    """A Parquet file with one value, since that is what each storage writes."""
+    """The file of a pending batch beside the tables: Parquet with one value, since each storage
+    writes that."""
 
     beside_tables = True
 
@@ -266,6 +260,7 @@ class _StoreBesideTables:
         self._path = f"{FOLDER_BESIDE_TABLES}/{fingerprint(query):014x}.batch"
 
     def read(self) -> bytes | None:
+        """The content; None without a record."""
         try:
             with self._storage.open(self._path) as stream:
                 return bytes(pq.read_table(stream, partitioning=None)[_PARQUET_COLUMN][0].as_py())
@@ -273,11 +268,15 @@ class _StoreBesideTables:
             return None
 
     def write(self, content: bytes) -> None:
+        """Replace the content."""
         # Nothing of the new batch is committed yet, so a kill in between loses nothing.
         with suppress(FileNotFoundError):
             self._storage.remove(self._path)
         with self._storage.create(self._path) as stream:
             pq.write_table(pa.table({_PARQUET_COLUMN: [content]}), stream)
+
+
+PendingStore: TypeAlias = _StoreInCheckpoint | _StoreBesideTables
 
 
 def pending_store(options: LakehouseOptions, query: str) -> PendingStore | None:

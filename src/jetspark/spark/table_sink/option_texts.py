@@ -60,6 +60,7 @@ def _read_retention(name: str, value: str) -> timedelta:
 
 
 def _read_compression(name: str, value: str) -> str:
+    """Parse the name of a codec of Parquet."""
     return one_of(*_COMPRESSIONS)(name, value.strip().casefold())
 
 
@@ -90,7 +91,7 @@ class ListedTable(msgspec.Struct, frozen=True, kw_only=True):
     subjects: tuple[str, ...]
     """Patterns for the subjects of its messages."""
     options: Mapping[str, str]
-    """Its own options, beside those of the whole list, by their names in Spark."""
+    """Options of this table, beside those of the whole list, by their names in Spark."""
     json_schema: str | None = None
     """Schema of the payloads, in Spark's DDL; without one each payload is a row."""
     derived: Mapping[str, str] = {}
@@ -291,8 +292,11 @@ def _parse_further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[
 
 
 def _parse_further_table(target: TableName, option: str, table: str) -> str:
-    """The name of a further table of a query: a folder, or one of the same catalog, as the first
-    table is. Raises ConfigError."""
+    """The name of a query's default table or quarantine table, which is a folder if the first table
+    (`target`) is one, and else in the same catalog. Raises ConfigError.
+
+    `option`: that names the table; `table`: its text.
+    """
     if {"{", "}"} & set(table):
         raise ConfigError(f": {table} is a template; name a single table.", option=option)
     catalog = parse_catalog_name(table)

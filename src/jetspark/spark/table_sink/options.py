@@ -161,7 +161,7 @@ class LakehouseOptions:
         options = replace(
             self, name=name, route=None, quarantine=None, dead_letter_sink=None, tables=()
         )
-        if self.tables or self.is_quarantine(options):  # their rows are only added
+        if self.tables or self.is_quarantine(options):  # a list's default table has no keys, either
             unset: dict[str, Any] = dict.fromkeys((*MERGE_OPTIONS, "partition_by"))
             options = replace(options, **unset)
         return options
@@ -198,6 +198,7 @@ class LakehouseOptions:
         return self
 
     def _check_no_list(self) -> None:
+        """Raise ConfigError for a list of tables."""
         if self.tables:
             raise ConfigError("is for streaming queries of jetspark run.", option=TABLES)
 

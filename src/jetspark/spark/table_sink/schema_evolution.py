@@ -186,7 +186,8 @@ def check_one_schema(options: LakehouseOptions) -> None:
 
 
 def check_versions(source: SourceOptions) -> None:
-    """Raise ConfigError for payloads, not in JSON, whose schema gets no new versions."""
+    """Raise ConfigError for a table that is to evolve with payloads whose schema is fixed: a text,
+    or one version in a registry. New fields of JSON need no new schema."""
     if source.decoding is None or source.decoding.is_json:
         return
     if not source.decoding.schema.version or "schema_version" in source.option_names:

@@ -17,45 +17,47 @@ from jetspark.spark.local_folders import (
     enclosing_table_or_checkpoint,
     local_path,
 )
-from jetspark.spark.table_sink.ledger import TableLedger
+from jetspark.spark.table_sink.ledger import NO_BATCH, TableLedger
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.tables.batches import check_name, last_batch
 from jetspark.tables.formats import check_empty, find_table
 from jetspark.tables.table import Table
 
 
-def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = False) -> None:
-    """Check the table of a query, and the query's checkpoint as far as it is on this machine;
+def check_start(options: LakehouseOptions, checkpoint: str) -> None:
+    """Check the tables of a query, and the query's checkpoint as far as it is on this machine;
     changes nothing.
-
-    `of_list`: it is one of a list, which gets only batches with rows for it.
 
     Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
     checkpoint that do not belong together; and as `find_table`.
     """
-    for table_of_list in options.tables:
-        check_start(replace(table_of_list.options, adopt=options.adopt), checkpoint, of_list=True)
-    if options.tables:
-        return
-    folder = options.name.path if options.route is None else None
+    if options.route is not None:
+        _check_template(checkpoint)
+    elif options.tables:
+        for routed in options.tables:
+            _check_table(replace(routed.options, adopt=options.adopt), checkpoint, of_list=True)
+    else:
+        _check_table(options, checkpoint, of_list=False)
+
+
+def _check_template(checkpoint: str) -> None:
+    """Check the checkpoint of a query for a template of tables, which only its rows will name."""
+    check_writable("checkpoint", checkpoint)
+    state = read_checkpoint(local_path(checkpoint))
+    _check_checkpoint_apart(state, checkpoint, None)
+    state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
+
+
+def _check_table(options: LakehouseOptions, checkpoint: str, *, of_list: bool) -> None:
+    """Check one table and the checkpoint. `of_list`: it is one of a list, which gets only batches
+    with rows for it."""
+    folder = options.name.path
     if folder is not None:
         check_writable("table", folder, "path")
     check_writable("checkpoint", checkpoint)
-    if options.route is not None:  # it is known only to the rows which tables there are
-        state = read_checkpoint(local_path(checkpoint))
-        _check_checkpoint_apart(state, checkpoint, None)
-        state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
-        return
     table = find_table(options.format, options.name)
-    enclosing = None
     if table is None and folder is not None and local_path(folder) is not None:
-        enclosing = enclosing_table_or_checkpoint(folder)
-    if enclosing is not None:
-        raise ConfigError(
-            f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
-            "with it: name a folder outside of that.",
-            about="path",
-        )
+        _check_not_enclosed(folder)
     local_checkpoint = local_path(checkpoint)
     state = read_checkpoint(local_checkpoint)
     _check_checkpoint_apart(state, checkpoint, folder)
@@ -65,6 +67,16 @@ def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = F
         check_empty(options.format, options.name)
     if local_checkpoint is not None:
         _check_batches(options, table, state, checkpoint, start_again, of_list=of_list)
+
+
+def _check_not_enclosed(folder: str) -> None:
+    """Raise ConfigError for a new table within another table or a checkpoint."""
+    if (enclosing := enclosing_table_or_checkpoint(folder)) is not None:
+        raise ConfigError(
+            f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
+            "with it: name a folder outside of that.",
+            about="path",
+        )
 
 
 def _check_checkpoint_apart(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
@@ -111,14 +123,15 @@ def _check_batches(
 ) -> None:
     """Raise ConfigError unless the last batches of the table and the checkpoint fit together.
 
-    `start_again`: advice to do so, as part of a sentence; the others are those of `check_start`.
+    `start_again`: advice to do so, as part of a sentence; the others are those of `_check_table`.
     """
     name = options.name
-    committed = -1 if state.committed is None else state.committed
-    needed = committed
+    committed = NO_BATCH if state.committed is None else state.committed
+    planned = NO_BATCH if state.planned is None else state.planned
+    # The last batch that the table has to have. One of a list does not get each batch.
+    required = committed
     if of_list:
-        needed = TableLedger(checkpoint, state.query or "").last(str(name))
-    planned = -1 if state.planned is None else state.planned
+        required = TableLedger(checkpoint, state.query or "").last(str(name))
     last = None
     if table is not None and state.query is not None:
         last = last_batch(table, state.query)
@@ -128,30 +141,22 @@ def _check_batches(
                 f"{name} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
-        # Not a checkpoint that is older: the table has its next numbers, and would leave out rows.
+        # With an older checkpoint the table has the numbers of the next batches, and would leave
+        # out their rows: this is no case for an adoption.
         if (table is not None or of_list) and (last is None or last < committed):
             return
     if last is None:
-        if needed >= 0:
+        if required >= 0:
             raise ConfigError(
-                f"{checkpoint} counts {_count_batches(needed)} as read that {name} does not have: "
-                "it is the checkpoint of another table, or this table was removed. Take another "
-                "checkpoint (or remove this one) to read the stream from its start."
+                f"{checkpoint} counts {_count_batches(required)} as read that {name} does not "
+                "have: it is the checkpoint of another table, or this table was removed. Take "
+                "another checkpoint (or remove this one) to read the stream from its start."
             )
         if table is not None and not table.is_new:
-            if options.query_name is not None:
-                check_name(table, state.query, options.query_name)
-            # Tables in a catalog or an object store are expected to have several writers.
-            if name.path is None or local_path(name.path) is None:
-                return
-            raise ConfigError(
-                f"The {options.format.capitalize()} table {name} has rows that this query did not "
-                f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
-                "(--adopt, adopt=True)."
-            )
-    elif needed > last:
+            _check_may_add_rows(options, table, state.query)
+    elif required > last:
         raise ConfigError(
-            f"{checkpoint} counts {_count_batches(needed)} as read, but {name} has only "
+            f"{checkpoint} counts {_count_batches(required)} as read, but {name} has only "
             f"{_count_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
             "(adopt=True) for one run to go on without what is lost."
         )
@@ -159,6 +164,21 @@ def _check_batches(
         raise ConfigError(
             f"{checkpoint} is older than {name}, which has {_count_batches(last)}: name the "
             f"checkpoint that wrote the last of them, or {start_again}."
+        )
+
+
+def _check_may_add_rows(options: LakehouseOptions, table: Table, query: str | None) -> None:
+    """Raise ConfigError for a table of this machine that has rows of others, and TableError for any
+    table that has rows of a query of this name. `query`: the id of this query, which has written
+    none."""
+    if options.query_name is not None:
+        check_name(table, query, options.query_name)
+    # Tables in a catalog or an object store are expected to have several writers.
+    if local_path(options.name.path) is not None:
+        raise ConfigError(
+            f"The {options.format.capitalize()} table {options.name} has rows that this query did "
+            f"not write: {_elsewhere(options)}, or let the rows be added to those that are there "
+            "(--adopt, adopt=True)."
         )
 
 

@@ -197,25 +197,37 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         options.upsert.check_names(names)
         names += options.upsert.added_columns
     if options.route is not None:
-        options.route.check(str(options.name), names)
-        if options.name.catalog is not None:  # raises before Spark starts if out of reach
-            formats.find_table(options.format, options.of_table("x".join(options.route.texts)).name)
-        return
-    table = formats.find_table(options.format, options.name)
-    if table is not None:
+        _check_template(options, names)
+    elif (table := formats.find_table(options.format, options.name)) is not None:
         table.check_txn_versions_retained()
         _check_table(options, table)
-        _check_may_add(options, [name for name in names if name not in table.schema.names])
-        provided = {*names, *table.generated_columns}
-        if options.quarantine is not None or options.on_bad_record == STOP:
-            provided.add(CORRUPT)  # from a time when bad records were kept in the table
-        missing = [name for name in table.schema.names if name not in provided]
-        if missing and not options.merge_schema:
-            raise ConfigError(
-                f"The rows have no column {', '.join(missing)}, as {options.name} has: add it "
-                "to them (--json, --column, or --evolve as before), or set the option "
-                f"{named('merge_schema')} to true to leave it null in them."
-            )
+        _check_names_match(options, table, names)
+
+
+def _check_template(options: LakehouseOptions, names: Sequence[str]) -> None:
+    """Raise ConfigError for a template of tables that needs other columns than these, and for a
+    catalog out of reach."""
+    assert options.route is not None  # noqa: S101
+    options.route.check(str(options.name), names)
+    if options.name.catalog is not None:
+        any_table = "x".join(options.route.texts)  # with the value x in each place
+        formats.find_table(options.format, options.of_table(any_table).name)
+
+
+def _check_names_match(options: LakehouseOptions, table: Table, names: Sequence[str]) -> None:
+    """Raise ConfigError for columns that either the table or the rows lack, unless `mergeSchema`
+    allows it."""
+    _check_may_add(options, [name for name in names if name not in table.schema.names])
+    provided = {*names, *table.generated_columns}
+    if options.quarantine is not None or options.on_bad_record == STOP:
+        provided.add(CORRUPT)  # from a time when bad records were kept in the table
+    missing = [name for name in table.schema.names if name not in provided]
+    if missing and not options.merge_schema:
+        raise ConfigError(
+            f"The rows have no column {', '.join(missing)}, as {options.name} has: add it "
+            "to them (--json, --column, or --evolve as before), or set the option "
+            f"{named('merge_schema')} to true to leave it null in them."
+        )
 
 
 # -- the columns of the table ------------------------------------------------------------------
@@ -326,4 +338,5 @@ def _check_schema(options: LakehouseOptions, table: Table, schema: pa.Schema) ->
 
 
 def _join(names: tuple[str, ...]) -> str:
+    """The names as part of a sentence."""
     return ", ".join(names) or "nothing"

@@ -7,6 +7,7 @@ DataFrame, and of records that are retried. It rejects records, chooses the tabl
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +39,10 @@ _ROUTED_BYTES = 32 * 1024 * 1024
 
 
 class TaskFiles:
-    """The new files of one task, in the table or in the tables that its rows are routed to."""
+    """The new files of one task, in the table or in the tables that its rows are routed to.
+
+    As a context manager, it removes them if its block fails.
+    """
 
     def __init__(
         self,
@@ -104,14 +108,17 @@ class TaskFiles:
     def close(self) -> TaskOutput:
         """Finish all files. Raises as `write`."""
         if self.schema_changes:
-            self.discard()
+            self._files.discard()
             return TaskOutput((), self.schema_changes)
         self._route()
         return TaskOutput(tuple(self._files.close()), quarantined=self._quarantined)
 
-    def discard(self) -> None:
-        """Remove the written files, as far as possible."""
-        self._files.discard()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self._files.discard()
 
     # -- unknown fields ----------------------------------------------------------------------
 
@@ -257,6 +264,7 @@ class _OpenedTables:
         self._rejections: dict[str, str] = {}
         """Why tables do not take the rows that name them."""
         self._created = 0
+        """Tables that did not exist before this batch."""
         self._batch = batch_of_query()
         """The id of the query, or of the batch write's transaction, and the batch."""
         if (transaction := target.options.transaction_id) is not None:

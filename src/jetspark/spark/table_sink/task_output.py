@@ -83,13 +83,13 @@ class TaskCommit(WriterCommitMessage):
 
 def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
     """The output of several tasks as one."""
-    every = tuple(outputs)
+    outputs = tuple(outputs)
     return TaskOutput(
-        tuple(file for output in every for file in output.files),
-        combine_changes(output.schema_changes for output in every),
-        retries=sum(output.retries for output in every),
-        quarantined=sum(output.quarantined for output in every),
-        left_out=sum(output.left_out for output in every),
+        tuple(file for output in outputs for file in output.files),
+        combine_changes(output.schema_changes for output in outputs),
+        retries=sum(output.retries for output in outputs),
+        quarantined=sum(output.quarantined for output in outputs),
+        left_out=sum(output.left_out for output in outputs),
     )
 
 
@@ -97,13 +97,14 @@ def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
 
 
 def make_secret() -> str:
+    """A secret for one start of a query."""
     return secrets.token_hex(32)
 
 
 def report(output: TaskOutput, secret: str | None) -> pa.RecordBatch:
     """One row that has nothing but the hidden column with the sealed output."""
     figures = {name: getattr(output, name) for name in _FIGURES}
-    row = {**figures, "sealed": _seal(output, _checked(secret))}
+    row = {**figures, "sealed": _seal(output, _key_of(secret))}
     return pa.RecordBatch.from_pylist([{COLUMN.name: row}], pa.schema([_FIELD]))
 
 
@@ -119,10 +120,13 @@ def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
     """
     if COLUMN.name not in batch.schema.names:
         return []
-    return [_open(row, _checked(secret)) for row in batch.column(COLUMN.name).to_pylist()]
+    key = _key_of(secret)
+    return [_unseal(row, key) for row in batch.column(COLUMN.name).to_pylist()]
 
 
-def _checked(secret: str | None) -> bytes:
+def _key_of(secret: str | None) -> bytes:
+    """The key of the seal. Raises TableError for a query without a secret, whose tasks report
+    nothing."""
     if not secret:
         raise TableError(
             f"The column {COLUMN.name} is reserved for jetspark, and this query has no use for it: "
@@ -131,17 +135,20 @@ def _checked(secret: str | None) -> bytes:
     return secret.encode()
 
 
-def _seal(output: TaskOutput, secret: bytes) -> bytes:
+def _seal(output: TaskOutput, key: bytes) -> bytes:
+    """Encode an output after the digest that only who has the key can make."""
     files = tuple(map(encode_new_file, output.files))
     content = msgspec.msgpack.encode(replace(output, files=files))
-    return hmac.digest(secret, content, _DIGEST) + content
+    return hmac.digest(key, content, _DIGEST) + content
 
 
-def _open(row: Mapping[str, Any] | None, secret: bytes) -> TaskOutput:
+def _unseal(row: Mapping[str, Any] | None, key: bytes) -> TaskOutput:
+    """Decode the output in a value of the hidden column. Raises TableError if its digest is not one
+    that was made with the key."""
     sealed = row.get("sealed") if isinstance(row, dict) else None
     sealed = bytes(sealed) if isinstance(sealed, bytes | bytearray) else b""
     digest, content = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:]
-    if not hmac.compare_digest(digest, hmac.digest(secret, content, _DIGEST)):
+    if not hmac.compare_digest(digest, hmac.digest(key, content, _DIGEST)):
         raise TableError(
             f"The column {COLUMN.name} has a report of files that no task of this query has "
             "written. Nothing of the batch was committed: leave the column out of the rows."

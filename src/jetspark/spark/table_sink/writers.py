@@ -9,7 +9,7 @@ removes nothing, and files of other attempts are left to `vacuum`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
@@ -60,14 +60,10 @@ class _Writer:
             secret = self._options.task_secret
             outputs = [output for batch in batches for output in outputs_in(batch, secret)]
             return TaskCommit(writer_id, combine(outputs))
-        files = TaskFiles(self._target)
-        try:
+        with TaskFiles(self._target) as files:
             for batch in batches:
                 files.write(batch)
             return TaskCommit(writer_id, files.close())
-        except BaseException:
-            files.discard()
-            raise
 
 
 class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
@@ -85,13 +81,19 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
 
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
-        files, options = _unite_answers(messages)[1].files, self._options
-        if (transaction := options.transaction_id) is not None:
-            token = str(uuid5(NAMESPACE_OID, transaction))
-            commits = BatchCommits(options, transaction, 0, dead_letter_token=token)
-            if not commits.complete():
-                commits.commit(files, replaces=self._replace)
+        files, transaction = _unite_answers(messages)[1].files, self._options.transaction_id
+        if transaction is None:
+            self._commit_to_each_table(files)
             return
+        token = str(uuid5(NAMESPACE_OID, transaction))
+        commits = BatchCommits(self._options, transaction, 0, dead_letter_token=token)
+        if not commits.complete():
+            commits.commit(files, replaces=self._replace)
+
+    def _commit_to_each_table(self, files: Sequence[NewFile]) -> None:
+        """Publish dead letters, and commit the files of each table; the only table is the last
+        one. A second attempt would add the rows again."""
+        options = self._options
         groups = files_by_table(files)
         if options.dead_letter_sink is not None:
             storage = self._target.dead_letter_staging[1]
