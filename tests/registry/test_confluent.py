@@ -25,7 +25,7 @@ from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.payloads.protobuf_schema import message_of
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
-from jetspark.registry.lookup import Remembering
+from jetspark.registry.lookup import CachingLookup
 from jetspark.retries import Backoff
 
 NOT_FOUND = 404, {"error_code": 40403, "message": "Schema not found"}
@@ -428,7 +428,7 @@ def test_a_schema_that_is_too_large_is_refused(http: Scripted) -> None:
 
 def test_what_is_remembered_is_bounded(http: Scripted) -> None:
     """Whoever publishes names the ids, and may know those of the largest schemas."""
-    remembering = Remembering(ConfluentRegistry(http.url))
+    remembering = CachingLookup(ConfluentRegistry(http.url))
     tracemalloc.start()
     try:
         for number in range(30):

@@ -21,7 +21,7 @@ from jetspark.payloads.framing import Framing
 from jetspark.payloads.schema import PayloadSchema
 from jetspark.registry import lookup
 from jetspark.registry.confluent import ConfluentRegistry
-from jetspark.registry.lookup import NatsRegistry, Remembering, schema_lookup
+from jetspark.registry.lookup import CachingLookup, NatsRegistry, schema_lookup
 from jetspark.registry.service import serve_registry
 from jetspark.server import NatsServer
 
@@ -83,7 +83,7 @@ class Counted:
         return self.by_id(version or 0)
 
 
-class Known(Remembering):
+class Known(CachingLookup):
     """The ids below 100 are all of one schema."""
 
     def by_id(self, number: int) -> PayloadSchema:
@@ -97,7 +97,7 @@ def test_a_process_asks_once_and_soon_again_for_what_may_change(
     now = [1000.0]
     monkeypatch.setattr("jetspark.registry.lookup.time.monotonic", lambda: now[0])
     counted = Counted()
-    found = Remembering(counted)
+    found = CachingLookup(counted)
     for _ in range(2):
         assert found.by_id(1).text == "1"
         assert found.by_name("a", 2).text == "2"
@@ -116,7 +116,7 @@ def test_a_process_asks_once_and_soon_again_for_what_may_change(
 
 def test_damaged_ids_are_remembered_in_a_bounded_space(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_MAX_ANSWERS", 10)
-    found = Remembering(Counted())
+    found = CachingLookup(Counted())
     for number in range(100, 150):
         with pytest.raises(SchemaNotFoundError):
             found.by_id(number)
@@ -144,9 +144,9 @@ def test_a_publisher_cannot_make_us_ask_without_end(monkeypatch: pytest.MonkeyPa
 def test_where_says_which_registry_is_asked() -> None:
     options = make_options("nats://127.0.0.1:1", user="u", password="s3cret")
     over_http = schema_lookup("https://registry:8081", options, user="key", password="s3cret")
-    assert over_http == Remembering(ConfluentRegistry("https://registry:8081", "key", "s3cret"))
+    assert over_http == CachingLookup(ConfluentRegistry("https://registry:8081", "key", "s3cret"))
     over_nats = schema_lookup("nats", options)
-    assert over_nats == Remembering(NatsRegistry(options))
+    assert over_nats == CachingLookup(NatsRegistry(options))
     for one in (over_http, over_nats):
         assert "s3cret" not in repr(one)
         assert pickle.loads(pickle.dumps(one)) == one

@@ -1,10 +1,9 @@
 """Datums of Avro as columns: Avro's "Schema Resolution" of a writer's and a reader's schema.
 
 A plan is a tree of what the writer has written, in its order. A node says into which column its
-value goes, if anybody wants it. What is of no use in a schema is found here, when both are
-compared; what is wrong with a value, when it is decoded. The C kernel (`wire/_avro.h`) and
-`avro_plain` follow the same plan. The types are those of Spark's `from_avro`; docs/payloads.md has
-the differences.
+value goes, if the reader has it. Schemas that do not go together are refused here; what is wrong
+with a value is found when it is decoded. The C kernel (`wire/_avro.h`) and `avro_plain` follow the
+same plan. The types are those of Spark's `from_avro`; docs/payloads.md has the differences.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ _SAME_MEANING: Final = (
     {"timestamp-millis", "timestamp-micros"},
     {"local-timestamp-millis", "local-timestamp-micros"},
 )
-"""Logical types of which one is converted into the other. A number of any other one would be taken
-for another value."""
+"""Logical types that are converted into each other: they differ in the unit only."""
 
 
 class AvroDecoder(PlannedDecoder):
@@ -56,10 +54,11 @@ class AvroDecoder(PlannedDecoder):
         fields_by_name = {field.name: field for field in reader_record(reader).fields}
         selected = [fields_by_name[name] for name in fields]
         self.fields = [pa.field(field.name, field.type.arrow) for field in selected]
-        self.root = plan_datums(written, selected)
+        columns = TargetColumn(0, pa.struct(self.fields))
+        self.root = _plan_record(written, selected, columns, "")
         self.name = f"{written.name or 'datum'} in Avro"
         self.columns = KernelColumns(self.fields, MAX_DEPTH)
-        self.plan = pack_plan(self.root)
+        self.plan = _pack_plan(self.root)
 
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """See PlannedDecoder."""
@@ -67,7 +66,7 @@ class AvroDecoder(PlannedDecoder):
         return columns, describe_misfits(misfits, len(payloads), self.name)
 
 
-def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
+def _pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
     """Return a plan in the kernel's form: its nodes, their names, and constants."""
     nodes, names, constants = bytearray(), [], []
 
@@ -89,69 +88,76 @@ def pack_plan(root: Node) -> tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]:
     return bytes(nodes), tuple(names), tuple(constants)
 
 
-def plan_datums(writer: Type, fields: Sequence[Field]) -> Node:
-    """Return the plan of a writer's datums for these fields of the reader's. Raises Undecodable."""
-    columns = pa.struct([pa.field(field.name, field.type.arrow) for field in fields])
-    return _record(writer, fields, TargetColumn(0, columns), "")
+# -- resolution ----------------------------------------------------------------------------------
+# `path` is the way to a value, for errors. All of these functions raise Undecodable if the reader
+# cannot take the values of the writer.
 
 
-def _resolve(writer: Type, reader: Type, target: TargetColumn, name: str) -> Node:
-    """Raises Undecodable if the reader takes no value of the writer's."""
+def _plan_value(writer: Type, reader: Type, target: TargetColumn, path: str) -> Node:
+    """Return the plan of a writer's values for a column of the reader's."""
     if writer.kind == "union" or reader.kind == "union":
-        return _branches(writer, reader, target, name)
+        return _plan_union(writer, reader, target, path)
     if writer.kind != reader.kind and (writer.kind, reader.kind) not in PROMOTIONS:
-        raise Undecodable(f"{name} is {writer.kind}, not {reader.kind}.")
+        raise Undecodable(f"{path} is {writer.kind}, not {reader.kind}.")
     node = Node(KINDS[writer.kind], target=target, size=writer.size)
     match reader.kind:
         case "record":
-            return _record(writer, reader.fields, target, f"{name}.")
+            return _plan_record(writer, reader.fields, target, f"{path}.")
         case "array":
-            item = _resolve(writer.parts[0], reader.parts[0], target.child(0), name)
+            item = _plan_value(writer.parts[0], reader.parts[0], target.child(0), path)
             return replace(node, nodes=(item,))
         case "map":
             value = target.child(0).child(1)
-            return replace(node, nodes=(_resolve(writer.parts[0], reader.parts[0], value, name),))
+            item = _plan_value(writer.parts[0], reader.parts[0], value, path)
+            return replace(node, nodes=(item,))
         case "enum":
-            return replace(node, nodes=_symbols(writer, reader, name))
+            return replace(node, nodes=_plan_symbols(writer, reader, path))
         case "fixed" if writer.size != reader.size:
-            raise Undecodable(f"{name} has {writer.size} bytes, not {reader.size}.")
-    if (writer.logical == "decimal") != (reader.logical == "decimal"):
-        kinds = [type_.logical or type_.kind for type_ in (writer, reader)]
-        raise Undecodable(f"{name} is {kinds[0]}, not {kinds[1]}.")
-    if {writer.declared, reader.declared} not in _SAME_MEANING and (
-        writer.declared and reader.declared and writer.declared != reader.declared
-    ):
-        raise Undecodable(f"{name} is {writer.declared}, not {reader.declared}.")
+            raise Undecodable(f"{path} has {writer.size} bytes, not {reader.size}.")
+    _check_logical_types(writer, reader, path)
     unit = writer.logical if "timestamp" in writer.logical else reader.logical
     is_millis = pa.types.is_timestamp(target.kind) and unit.endswith("-millis")
     return replace(node, is_millis=is_millis, scale=writer.digits[1])
 
 
-def _record(writer: Type, fields: Sequence[Field], target: TargetColumn, name: str) -> Node:
-    """`name`: of the record with a point, for errors."""
-    selected: dict[int, Node] = {}
+def _check_logical_types(writer: Type, reader: Type, path: str) -> None:
+    """Raise Undecodable if the same number means another value to the reader."""
+    if (writer.logical == "decimal") != (reader.logical == "decimal"):
+        kinds = [type_.logical or type_.kind for type_ in (writer, reader)]
+        raise Undecodable(f"{path} is {kinds[0]}, not {kinds[1]}.")
+    declared = {writer.declared, reader.declared}
+    if "" not in declared and len(declared) == 2 and declared not in _SAME_MEANING:
+        raise Undecodable(f"{path} is {writer.declared}, not {reader.declared}.")
+
+
+def _plan_record(writer: Type, fields: Sequence[Field], target: TargetColumn, prefix: str) -> Node:
+    """Return the plan of a writer's records for fields of the reader's, in the order of the columns
+    in `target`. `prefix`: the path of the record with a point at its end."""
+    selected: dict[int, Node] = {}  # by the positions of the writer's fields
     constants = []
     for at, field in enumerate(fields):
-        position, below = _written_position(writer, field), target.child(at)
+        position, column = _find_written_field(writer, field), target.child(at)
+        path = f"{prefix}{field.name}"
         if position is None:
-            datum = default_datum(field, f"{name}{field.name}")
-            constant = _resolve(field.type, field.type, below, f"{name}{field.name}")
+            datum = default_datum(field, path)
+            constant = _plan_value(field.type, field.type, column, path)
             constants.append(replace(constant, name=field.name, constant=datum, key=field.name))
         elif position in selected:
-            twice = writer.fields[position].name
-            raise Undecodable(f"{name}{twice} is two fields of the schema, by its aliases.")
+            duplicate = writer.fields[position].name
+            raise Undecodable(f"{prefix}{duplicate} is two fields of the schema, by its aliases.")
         else:
-            node = _resolve(writer.fields[position].type, field.type, below, f"{name}{field.name}")
+            node = _plan_value(writer.fields[position].type, field.type, column, path)
             selected[position] = replace(node, name=field.name, key=field.name)
     nodes = [
-        selected.get(at) or replace(_skipped(field.type), name=field.name)
+        selected.get(at) or replace(_plan_skipped(field.type), name=field.name)
         for at, field in enumerate(writer.fields)
     ]
     return Node(AvroKind.RECORD, target=target, nodes=tuple(nodes), constants=tuple(constants))
 
 
-def _written_position(writer: Type, field: Field) -> int | None:
-    """The field of the writer's, by its name, or by a former one."""
+def _find_written_field(writer: Type, field: Field) -> int | None:
+    """Return the position of a reader's field in the writer's record, by its name or an alias; None
+    if the writer does not have it."""
     names = [written.name for written in writer.fields]
     for name in (field.name, *sorted(field.aliases)):
         if name in names:
@@ -159,53 +165,57 @@ def _written_position(writer: Type, field: Field) -> int | None:
     return None
 
 
-def _skipped(type_: Type) -> Node:
-    """Return the node of a value that the reader skips."""
-    inner = tuple(replace(_skipped(written.type), name=written.name) for written in type_.fields)
-    inner += tuple(map(_skipped, type_.parts))
+def _plan_skipped(type_: Type) -> Node:
+    """Return the plan of values that the reader skips."""
+    inner = tuple(replace(_plan_skipped(field.type), name=field.name) for field in type_.fields)
+    inner += tuple(map(_plan_skipped, type_.parts))
     inner += tuple(Node(AvroKind.NULL, name=symbol) for symbol in type_.symbols)
     return Node(KINDS[type_.kind], nodes=inner, size=type_.size)
 
 
-def _symbols(writer: Type, reader: Type, name: str) -> tuple[Node, ...]:
-    """Each symbol as the reader has it."""
-    symbols = ", ".join(reader.symbols)
-
-    def node(symbol: str) -> Node:
+def _plan_symbols(writer: Type, reader: Type, path: str) -> tuple[Node, ...]:
+    """Return what each symbol of a writer's enum is to the reader: itself, the reader's default, or
+    rejected."""
+    nodes = []
+    for symbol in writer.symbols:
         text = symbol if symbol in reader.symbols else reader.default
-        if text is not None:
-            return Node(AvroKind.NULL, name=text)
-        return Node(AvroKind.REJECTED, name=f"{name} is {symbol}; the schema has {symbols}.")
+        if text is None:
+            reason = f"{path} is {symbol}; the schema has {', '.join(reader.symbols)}."
+            nodes.append(Node(AvroKind.REJECTED, name=reason))
+        else:
+            nodes.append(Node(AvroKind.NULL, name=text))
+    return tuple(nodes)
 
-    return tuple(map(node, writer.symbols))
 
-
-def _branches(writer: Type, reader: Type, target: TargetColumn, name: str) -> Node:
-    """Each branch of the writer's becomes the first one of the reader's that takes it."""
+def _plan_union(writer: Type, reader: Type, target: TargetColumn, path: str) -> Node:
+    """Return the plan of values, where the writer's or the reader's type is a union: each branch of
+    the writer's becomes the first one of the reader's that takes it."""
     written = writer.parts if writer.kind == "union" else (writer,)
-    nodes = [_branch(branch, reader, target, name) for branch in written]
+    nodes = [_plan_branch(branch, reader, target, path) for branch in written]
     if all(node.kind is AvroKind.REJECTED for node in nodes):
-        raise Undecodable(f"{name} is {in_words(writer)}, not {in_words(reader)}.")
+        raise Undecodable(f"{path} is {in_words(writer)}, not {in_words(reader)}.")
     if writer.kind == "union":
         return Node(AvroKind.UNION, target=target, nodes=tuple(nodes))
     (node,) = nodes
     return node if node.member < 0 else Node(AvroKind.BRANCH, target=target, nodes=(node,))
 
 
-def _branch(written: Type, reader: Type, target: TargetColumn, name: str) -> Node:
-    """The branch of the reader's that takes a type: the same type rather than a wider one."""
+def _plan_branch(written: Type, reader: Type, target: TargetColumn, path: str) -> Node:
+    """Return the plan of a writer's type for the branch of the reader's that takes it: the same
+    type rather than a wider one. A type that no branch takes is rejected when a value has it."""
+    if written.kind == "null" and reader.may_be_null:
+        return Node(AvroKind.NULL, target=target)
     if written.kind == "null":
-        if reader.may_be_null:
-            return Node(AvroKind.NULL, target=target)
-        return Node(AvroKind.REJECTED, name=f"{name} is null, not {in_words(reader)}.")
+        return Node(AvroKind.REJECTED, name=f"{path} is null, not {in_words(reader)}.")
     branches = reader.branches
-    order = sorted(
+    same_first = sorted(
         range(len(branches)),
         key=lambda at: (branches[at].kind, branches[at].name) != (written.kind, written.name),
     )
-    for at in order:
+    for at in same_first:
         with suppress(Undecodable):
             if reader.has_members:
-                return replace(_resolve(written, branches[at], target.child(at), name), member=at)
-            return _resolve(written, branches[at], target, name)
-    return Node(AvroKind.REJECTED, name=f"{name} is {in_words(written)}, not {in_words(reader)}.")
+                member = target.child(at)
+                return replace(_plan_value(written, branches[at], member, path), member=at)
+            return _plan_value(written, branches[at], target, path)
+    return Node(AvroKind.REJECTED, name=f"{path} is {in_words(written)}, not {in_words(reader)}.")

@@ -10,28 +10,35 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.payloads.avro_schema import AvroKind, Node
-from jetspark.payloads.columns import PayloadMisfit, Problem, check_decoded_size, min_value_bytes
+from jetspark.payloads.columns import (
+    KernelMisfit,
+    PayloadMisfit,
+    Problem,
+    check_decoded_size,
+    min_value_bytes,
+)
 from jetspark.years import FIRST_DAY, LAST_DAY
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
 _DAY_MICROS: Final = 86_400_000_000
-_LARGEST: Final = 1 << 31
+_INT_LIMIT: Final = 1 << 31
 _EXACT: Final = Context(prec=100)
+"""For decimals, so that none is rounded."""
 
 
 def decode(
     root: Node, fields: Sequence[pa.Field], payloads: pa.BinaryArray
-) -> tuple[list[pa.Array], list[tuple[int, int, bytes, bytes]]]:
-    """The columns, and what does not fit, as `avro_columns` of the kernel. Raises Undecodable for
-    what becomes too large."""
+) -> tuple[list[pa.Array], list[KernelMisfit]]:
+    """Return the columns, and what does not fit, as `avro_columns` of the kernel. Raises
+    Undecodable if the columns become too large."""
     rows: list[dict[str, Any]] = []
-    misfits = []
+    misfits: list[KernelMisfit] = []
     size = 0
     for number, payload in enumerate(payloads.to_pylist()):
-        datum = _Datum(payload or b"")
+        datum = _DatumReader(payload or b"")
         try:
-            row = datum.value(root)
+            row = datum.read(root)
             if datum.at < len(datum.data):
                 raise PayloadMisfit(Problem.LEFT_OVER)
         except PayloadMisfit as error:
@@ -45,7 +52,7 @@ def decode(
     ], misfits
 
 
-class _Datum:
+class _DatumReader:
     """Reads one datum."""
 
     def __init__(self, data: bytes) -> None:
@@ -54,8 +61,9 @@ class _Datum:
         self.size = 0
         """Bytes of the values in lists and maps, of symbols and constants."""
 
-    def value(self, node: Node) -> Any:
-        """The value of a node, for PyArrow; None if nobody wants it. Raises PayloadMisfit."""
+    def read(self, node: Node) -> Any:
+        """Read the value of a node, for PyArrow; None if the reader skips it. Raises
+        PayloadMisfit."""
         match node.kind:
             case AvroKind.NULL:
                 return None
@@ -65,39 +73,44 @@ class _Datum:
                     raise PayloadMisfit(Problem.BOOLEAN)
                 return bool(truth)
             case AvroKind.INT | AvroKind.LONG:
-                return self._number(node)
+                return self._read_number(node)
             case AvroKind.FLOAT:
                 return _FLOAT.unpack(self._take(4))[0]
             case AvroKind.DOUBLE:
                 return _DOUBLE.unpack(self._take(8))[0]
             case AvroKind.BYTES | AvroKind.FIXED:
-                size = node.size if node.kind is AvroKind.FIXED else self._size()
-                return _of_bytes(node, self._take(size))
+                size = node.size if node.kind is AvroKind.FIXED else self._read_size()
+                return _convert_bytes(node, self._take(size))
             case AvroKind.ENUM:
-                symbol = self._chosen(node, Problem.SYMBOL)
-                self._count(len(symbol.name))
-                return None if node.target is None else _accepted(symbol).name
+                symbol = self._read_choice(node, Problem.SYMBOL)
+                self._count_bytes(len(symbol.name))
+                if node.target is not None and symbol.kind is AvroKind.REJECTED:
+                    raise PayloadMisfit(Problem.NOT_TAKEN, symbol.name)
+                return None if node.target is None else symbol.name
             case AvroKind.RECORD:
-                return self._record(node)
+                return self._read_record(node)
             case AvroKind.ARRAY | AvroKind.MAP:
-                return self._items(node)
+                return self._read_items(node)
             case AvroKind.UNION:
-                return self._member(node, self._chosen(node, Problem.BRANCH))
+                return self._read_branch(node, self._read_choice(node, Problem.BRANCH))
             case AvroKind.BRANCH:
-                return self._member(node, node.nodes[0])
+                return self._read_branch(node, node.nodes[0])
         raise PayloadMisfit(Problem.NOT_TAKEN, node.name)
 
     def _take(self, size: int) -> bytes:
+        """Return the next bytes, and go behind them."""
         if size > len(self.data) - self.at:
             raise PayloadMisfit(Problem.ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def _count(self, size: int) -> None:
+    def _count_bytes(self, size: int) -> None:
+        """Count bytes of columns. Raises Undecodable for too many."""
         self.size += size
         check_decoded_size(self.size)
 
-    def _long(self) -> int:
+    def _read_long(self) -> int:
+        """Read a whole number: a zigzag varint of at most 64 bits."""
         number = 0
         for shift in range(0, 64, 7):
             (byte,) = self._take(1)
@@ -110,27 +123,30 @@ class _Datum:
                 break
         raise PayloadMisfit(Problem.NUMBER)
 
-    def _size(self) -> int:
-        size = self._long()
+    def _read_size(self) -> int:
+        """Read how many bytes follow."""
+        size = self._read_long()
         if size < 0:
             raise PayloadMisfit(Problem.SIZE)
         return size
 
-    def _chosen(self, node: Node, problem: Problem) -> Node:
-        number = self._long()
+    def _read_choice(self, node: Node, problem: Problem) -> Node:
+        """Read the number of a symbol or a branch. `problem`: that there is none of this number."""
+        number = self._read_long()
         if not 0 <= number < len(node.nodes):
             raise PayloadMisfit(problem)
         return node.nodes[number]
 
-    def _number(self, node: Node) -> Any:
-        number = self._long()
-        if node.kind is AvroKind.INT and not -_LARGEST <= number < _LARGEST:
+    def _read_number(self, node: Node) -> Any:
+        """Read an int or a long: a number, a date or a time in its column's unit."""
+        number = self._read_long()
+        if node.kind is AvroKind.INT and not -_INT_LIMIT <= number < _INT_LIMIT:
             raise PayloadMisfit(Problem.NUMBER)
         if node.target is None:
             return None
         kind = node.target.kind
         if pa.types.is_floating(kind):
-            return float(number) if kind == pa.float64() else _single(number)
+            return float(number) if kind == pa.float64() else _nearest_float(number)
         unit = 1 if pa.types.is_date(kind) else _DAY_MICROS
         if pa.types.is_temporal(kind):
             number *= 1000 if node.is_millis else 1
@@ -138,15 +154,15 @@ class _Datum:
                 raise PayloadMisfit(Problem.TIME)
         return number
 
-    def _record(self, node: Node) -> Any:
+    def _read_record(self, node: Node) -> Any:
         row: dict[str, Any] = {}
         for child in (*node.nodes, *(node.constants if node.target is not None else ())):
             source = self
             if child.constant is not None:
-                self._count(len(child.constant))
-                source = _Datum(child.constant)
+                self._count_bytes(len(child.constant))
+                source = _DatumReader(child.constant)
             try:
-                value = source.value(child)
+                value = source.read(child)
             except PayloadMisfit as error:
                 error.path = f".{child.name}{error.path}"
                 raise
@@ -154,23 +170,24 @@ class _Datum:
                 row[child.key] = value
         return row
 
-    def _items(self, node: Node) -> Any:
+    def _read_items(self, node: Node) -> Any:
+        """Read the blocks of an array or a map: items, or pairs of key and item."""
         items: list[Any] = []
         is_map, (item,), number = node.kind is AvroKind.MAP, node.nodes, 0
         item_size = 0 if item.target is None else min_value_bytes(item.target.kind)
-        while count := self._long():
+        while count := self._read_long():
             if count < 0:
-                size = self._long()
+                size = self._read_long()
                 if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
                     raise PayloadMisfit(Problem.SIZE)
                 count = -count
             if count > len(self.data) - self.at:
                 raise PayloadMisfit(Problem.ENDS)
-            self._count(count * item_size)
+            self._count_bytes(count * item_size)
             for _ in range(count):
                 try:
-                    key = self._key(node) if is_map else ""
-                    value = self.value(item)
+                    key = self._read_key(node) if is_map else ""
+                    value = self.read(item)
                 except PayloadMisfit as error:
                     error.path = f"[{number}]{error.path}"
                     raise
@@ -178,40 +195,37 @@ class _Datum:
                 number += 1
         return items
 
-    def _key(self, node: Node) -> str:
-        key = self._take(self._size())
-        return "" if node.target is None else _text(key)
+    def _read_key(self, node: Node) -> str:
+        key = self._take(self._read_size())
+        return "" if node.target is None else _decode_text(key)
 
-    def _member(self, node: Node, branch: Node) -> Any:
+    def _read_branch(self, node: Node, branch: Node) -> Any:
+        """Read the branch of a union; where its column is a STRUCT, as the member of a struct."""
         if branch.member < 0 or node.target is None:
-            return self.value(branch)
-        return {f"member{branch.member}": self.value(branch)}
+            return self.read(branch)
+        return {f"member{branch.member}": self.read(branch)}
 
 
-def _accepted(node: Node) -> Node:
-    if node.kind is AvroKind.REJECTED:
-        raise PayloadMisfit(Problem.NOT_TAKEN, node.name)
-    return node
-
-
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
+    """Decode UTF-8. Raises PayloadMisfit."""
     try:
         return data.decode()
     except UnicodeDecodeError:
         raise PayloadMisfit(Problem.UTF8) from None
 
 
-def _single(number: int) -> float:
-    """The nearest FLOAT."""
+def _nearest_float(number: int) -> float:
+    """Return the nearest FLOAT of a whole number."""
     return float(pa.scalar(number, pa.int64()).cast(pa.float32(), safe=False).as_py())
 
 
-def _of_bytes(node: Node, data: bytes) -> Any:
+def _convert_bytes(node: Node, data: bytes) -> Any:
+    """Return bytes as the value of a column: a text, a decimal or bytes."""
     if node.target is None:
         return None
     kind = node.target.kind
     if kind == pa.string():
-        return _text(data)
+        return _decode_text(data)
     if not pa.types.is_decimal(kind):
         return data
     number = int.from_bytes(data, "big", signed=True)

@@ -42,9 +42,9 @@ PROMOTIONS: Final = {
     ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"),
     ("float", "double"), ("string", "bytes"), ("bytes", "string"),
 }  # fmt: skip
-_WIDER: Final = (({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64()))
-"""Unions that are a single type in Spark."""
-_MOST_DIGITS: Final = 38
+_NUMBER_UNIONS: Final = (({"int", "long"}, pa.int64()), ({"float", "double"}, pa.float64()))
+"""Unions that are one column of the wider type in Spark."""
+_MAX_DIGITS: Final = 38
 MAX_NODES: Final = 10_000
 """Types in a schema where each use of a named type counts as a whole, so that a few lines cannot
 become any number of columns."""
@@ -101,22 +101,23 @@ KINDS: Final = {
 
 @dataclass(frozen=True)
 class Node:
-    """A part of a datum."""
+    """A value in a datum, as the writer has written it, and what becomes of it."""
 
     kind: AvroKind
     name: str = ""
     target: TargetColumn | None = None
-    """None: nobody wants the value."""
+    """The column of the value; None: the reader skips it."""
     nodes: tuple[Node, ...] = ()
     constants: tuple[Node, ...] = ()
-    """Columns of a record that the writer does not have."""
+    """Columns of a record that the writer does not have, each with its `constant`."""
     constant: bytes | None = None
-    """A datum that stands for each record."""
+    """The default of such a column, as a datum."""
     is_millis: bool = False
     scale: int = 0
     size: int = 0
     member: int = -1
-    """The number of its column in the reader's union; -1: it is the column of the union."""
+    """The index of its member, where the reader's union is a STRUCT of its branches; -1: the value
+    is that of the union."""
     key: str = field(default="", compare=False)
     """The name of the column in the record around it."""
 
@@ -126,6 +127,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Type:
+    """A type of a schema, with the definitions of the names in it in their place."""
+
     kind: str
     name: str = ""
     aliases: frozenset[str] = frozenset()
@@ -145,7 +148,7 @@ class Type:
 
     @cached_property
     def nodes(self) -> int:
-        """Types in it, with itself."""
+        """How many types are in it, with itself; long symbols and defaults count as types."""
         symbols = sum(1 + len(symbol) // _CHARS_OF_NODE for symbol in self.symbols)
         fields = sum(
             field.type.nodes + len(str(field.default)) // _CHARS_OF_NODE for field in self.fields
@@ -154,7 +157,7 @@ class Type:
 
     @cached_property
     def depth(self) -> int:
-        """Types within each other, with itself."""
+        """How many types are within each other, with itself."""
         inner = (*self.parts, *(field.type for field in self.fields))
         return 1 + max((type_.depth for type_ in inner), default=0)
 
@@ -171,7 +174,7 @@ class Type:
             case "map":
                 return pa.map_(pa.string(), self.parts[0].arrow)
             case "union":
-                return _of_union(self.branches)
+                return _union_type(self.branches)
             case "enum":
                 return pa.string()
         if self.logical == "decimal":
@@ -194,7 +197,9 @@ class Type:
     @property
     def has_members(self) -> bool:
         """True for a union that is a STRUCT of its branches in Spark."""
-        return self.kind == "union" and _wide(self.branches) is None and len(self.branches) > 1
+        return (
+            self.kind == "union" and _wider_number(self.branches) is None and len(self.branches) > 1
+        )
 
     @cached_property
     def may_be_empty(self) -> bool:
@@ -206,6 +211,8 @@ class Type:
 
 @dataclass(frozen=True)
 class Field:
+    """A field of a record."""
+
     name: str
     type: Type
     aliases: frozenset[str]
@@ -213,25 +220,29 @@ class Field:
     has_default: bool
 
 
-def _of_union(branches: Sequence[Type]) -> pa.DataType:
+def _union_type(branches: Sequence[Type]) -> pa.DataType:
+    """Return the type in Spark of a union with these branches, without null."""
     if len(branches) < 2:
         return branches[0].arrow if branches else pa.null()
     members = [pa.field(f"member{at}", branch.arrow) for at, branch in enumerate(branches)]
-    return _wide(branches) or pa.struct(members)
+    return _wider_number(branches) or pa.struct(members)
 
 
-def _wide(branches: Sequence[Type]) -> pa.DataType | None:
-    """The type of a union of numbers."""
+def _wider_number(branches: Sequence[Type]) -> pa.DataType | None:
+    """Return the wider type of a union of numbers; None for another union."""
     kinds = {branch.kind for branch in branches}
-    return next((wide for types, wide in _WIDER if kinds == types), None)
+    return next((wide for types, wide in _NUMBER_UNIONS if kinds == types), None)
 
 
 class _Parser:
-    """Reads a schema: Avro's specification, "Schema Declaration" and "Names"."""
+    """Parses one schema. The text of its errors goes on after "The schema cannot be used:".
+
+    `space` is the namespace that a declaration is in.
+    """
 
     def __init__(self) -> None:
         self._named_types: dict[str, Type | None] = {}
-        """None: its definition is not read to its end, so that it would contain itself."""
+        """By full names; None while the definition is parsed: the type would contain itself."""
 
     def parse(self, text: str) -> Type:
         try:
@@ -239,49 +250,51 @@ class _Parser:
             declared = json.loads(text)
         except ValueError as error:
             raise Undecodable(f"it is not JSON: {error}") from None
-        return self._type(declared, "")
+        return self._parse_type(declared, "")
 
-    def _type(self, declared: Any, space: str) -> Type:
-        type_ = self._declared(declared, space)
+    def _parse_type(self, declared: Any, space: str) -> Type:
+        """Parse the declaration of a type, within the bounds."""
+        type_ = self._parse_declaration(declared, space)
         if type_.nodes > MAX_NODES:
             raise Undecodable(f"it has more than {MAX_NODES:,} fields")
         if type_.depth > MAX_DEPTH:
             raise Undecodable("it is nested too deeply")
         return type_
 
-    def _declared(self, declared: Any, space: str) -> Type:
+    def _parse_declaration(self, declared: Any, space: str) -> Type:
         match declared:
             case str() if declared in _PRIMITIVES:
                 return Type(declared)
             case str():
-                return self._named(declared, space)
+                return self._find_named(declared, space)
             case list():
-                parts = tuple(self._type(part, space) for part in declared)
+                parts = tuple(self._parse_type(part, space) for part in declared)
                 if any(part.kind == "union" for part in parts) or not parts:
                     raise Undecodable("a union has no union in it, and at least one type")
-                if _wide([part for part in parts if part.kind != "null"]) is not None:
+                if _wider_number([part for part in parts if part.kind != "null"]) is not None:
                     parts = tuple(
                         replace(part, logical="", declared="") for part in parts
                     )  # to Spark a number
                 return Type("union", parts=parts)
             case {"type": "array", "items": items}:
-                element = self._type(items, space)
+                element = self._parse_type(items, space)
                 if element.may_be_empty:
                     # A few bytes would be as many elements as one likes.
                     raise Undecodable("it has an array of elements without bytes")
                 return Type("array", parts=(element,))
             case {"type": "map", "values": values}:
-                return Type("map", parts=(self._type(values, space),))
+                return Type("map", parts=(self._parse_type(values, space),))
             case {"type": "record" | "error" | "enum" | "fixed", "name": str()}:
-                return self._definition(declared, space)
+                return self._define(declared, space)
             case {"type": str(kind)} if kind in _PRIMITIVES:
                 return _with_logical(Type(kind), declared)
             case {"type": str() | dict() | list() as inner}:
-                return self._type(inner, space)
+                return self._parse_type(inner, space)
         raise Undecodable(f"it has {json.dumps(declared)[:80]}, which is no type of Avro")
 
-    def _named(self, name: str, space: str) -> Type:
-        for full in (_full(name, space), name):
+    def _find_named(self, name: str, space: str) -> Type:
+        """Return a type that was defined before."""
+        for full in (_full_name(name, space), name):
             if full in self._named_types:
                 type_ = self._named_types[full]
                 if type_ is None:
@@ -289,8 +302,9 @@ class _Parser:
                 return type_
         raise Undecodable(f"it does not define {name}")
 
-    def _definition(self, declared: Mapping[str, Any], space: str) -> Type:
-        full = _full(declared["name"], declared.get("namespace", space))
+    def _define(self, declared: Mapping[str, Any], space: str) -> Type:
+        """Parse the definition of a record, an enum or a fixed."""
+        full = _full_name(declared["name"], declared.get("namespace", space))
         inside = full.rpartition(".")[0]
         type_ = Type(
             "record" if declared["type"] == "error" else declared["type"],
@@ -300,7 +314,7 @@ class _Parser:
         self._named_types[full] = None
         try:
             if type_.kind == "record":
-                fields = [self._field(field, inside) for field in declared["fields"]]
+                fields = [self._parse_field(field, inside) for field in declared["fields"]]
                 if len({field.name for field in fields}) < len(fields):
                     raise Undecodable(f"its record {full} has a field twice")
                 type_ = replace(type_, fields=tuple(fields))
@@ -308,49 +322,54 @@ class _Parser:
                 default = declared.get("default")
                 type_ = replace(
                     type_,
-                    symbols=_texts(declared["symbols"]),
-                    default=None if default is None else _text(default),
+                    symbols=_check_texts(declared["symbols"]),
+                    default=None if default is None else _check_text(default),
                 )
             else:
-                type_ = _with_logical(replace(type_, size=_size(declared["size"])), declared)
+                type_ = _with_logical(replace(type_, size=_check_size(declared["size"])), declared)
         except (KeyError, TypeError, ValueError) as error:
             raise Undecodable(f"its {declared['type']} {full} is incomplete ({error})") from None
         self._named_types[full] = type_
         return type_
 
-    def _field(self, declared: Mapping[str, Any], space: str) -> Field:
+    def _parse_field(self, declared: Mapping[str, Any], space: str) -> Field:
         return Field(
-            _text(declared["name"]),
-            self._type(declared["type"], space),
-            frozenset(_texts(declared.get("aliases") or [])),
+            _check_text(declared["name"]),
+            self._parse_type(declared["type"], space),
+            frozenset(_check_texts(declared.get("aliases") or [])),
             declared.get("default"),
             "default" in declared,
         )
 
 
-def _text(declared: Any) -> str:
+def _check_text(declared: Any) -> str:
+    """Return a text of a schema. Raises TypeError for anything else."""
     if not isinstance(declared, str):
         raise TypeError(f"{json.dumps(declared)[:80]} is no text")
     return declared
 
 
-def _texts(declared: Any) -> tuple[str, ...]:
+def _check_texts(declared: Any) -> tuple[str, ...]:
+    """Return a list of texts. Raises TypeError for anything else."""
     if not isinstance(declared, list):
         raise TypeError(f"{json.dumps(declared)[:80]} is no list")
-    return tuple(_text(text) for text in declared)
+    return tuple(_check_text(text) for text in declared)
 
 
-def _size(declared: Any) -> int:
+def _check_size(declared: Any) -> int:
+    """Return the size of a fixed. Raises TypeError for anything else."""
     if type(declared) is not int or not 0 <= declared <= MAX_FIXED_BYTES:
         raise TypeError(f"{json.dumps(declared)[:80]} is no size")
     return declared
 
 
-def _full(name: str, space: str) -> str:
+def _full_name(name: str, space: str) -> str:
+    """Return a name with its namespace, unless it has one."""
     return f"{space}.{name}" if space and "." not in name else name
 
 
 def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
+    """Return the type with the logical type of its declaration, if Spark knows it."""
     logical = str(declared.get("logicalType") or "")
     type_ = replace(type_, declared=logical)
     if (type_.kind, logical) in _LOGICAL:
@@ -359,7 +378,7 @@ def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
         precision, scale = declared.get("precision"), declared.get("scale", 0)
         if (
             type(precision) is type(scale) is int
-            and 0 < precision <= _MOST_DIGITS
+            and 0 < precision <= _MAX_DIGITS
             and 0 <= scale <= precision
         ):
             return replace(type_, logical=logical, digits=(precision, scale))
@@ -367,7 +386,7 @@ def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
 
 
 def parse_record(schema: PayloadSchema) -> Type:
-    """Parse a schema as a record. Raises Undecodable."""
+    """Parse a schema as a record; another type becomes its only field. Raises Undecodable."""
     parser = _Parser()
     try:
         for reference in schema.references:
@@ -387,20 +406,22 @@ def reader_record(schema: PayloadSchema) -> Type:
     """Parse a schema as a record with the dropped fields of former versions. Raises Undecodable."""
     record = parse_record(schema)
     for version in schema.former:
-        with suppress(Undecodable):  # nobody can have written with it
-            extended = _with_dropped(record, parse_record(version))
+        with suppress(Undecodable):  # of a schema that nobody can have written with
+            extended = _with_dropped_fields(record, parse_record(version))
             if extended.nodes <= MAX_NODES:
                 record = extended
     return record
 
 
-def _with_dropped(current: Type, former: Type) -> Type:
-    """The type with the fields that only the former one has, at any depth, which may be null."""
+def _with_dropped_fields(current: Type, former: Type) -> Type:
+    """Return a type with the fields that only its former version has, at any depth; these may be
+    null."""
     if len(current.branches) != 1 or len(former.branches) != 1:
         return current
     if current.kind == "union":  # of null and a type
         parts = (
-            part if part.kind == "null" else _with_dropped(part, former) for part in current.parts
+            part if part.kind == "null" else _with_dropped_fields(part, former)
+            for part in current.parts
         )
         return replace(current, parts=tuple(parts))
     (former,) = former.branches
@@ -409,29 +430,32 @@ def _with_dropped(current: Type, former: Type) -> Type:
     match current.kind:
         case "record":
             before = {field.name: field for field in former.fields}
-            fields = [_same_field(field, before) for field in current.fields]
+            fields = [_with_former_type(field, before) for field in current.fields]
             names = {name for field in current.fields for name in (field.name, *field.aliases)}
             return replace(
                 current,
                 fields=(
                     *fields,
-                    *(_dropped(field) for field in former.fields if field.name not in names),
+                    *(_nullable_field(field) for field in former.fields if field.name not in names),
                 ),
             )
         case "array" | "map":
-            return replace(current, parts=(_with_dropped(current.parts[0], former.parts[0]),))
+            return replace(
+                current, parts=(_with_dropped_fields(current.parts[0], former.parts[0]),)
+            )
     return current
 
 
-def _same_field(field: Field, before: Mapping[str, Field]) -> Field:
+def _with_former_type(field: Field, before: Mapping[str, Field]) -> Field:
+    """Return a field with the dropped fields of its former version. `before`: the former fields."""
     earlier = next((before[name] for name in (field.name, *field.aliases) if name in before), None)
     if earlier is None:
         return field
-    return replace(field, type=_with_dropped(field.type, earlier.type))
+    return replace(field, type=_with_dropped_fields(field.type, earlier.type))
 
 
-def _dropped(field: Field) -> Field:
-    """The field of a former version, null where it is missing."""
+def _nullable_field(field: Field) -> Field:
+    """Return a dropped field, which is null where it is missing."""
     type_ = field.type
     if not type_.may_be_null:
         parts = type_.parts if type_.kind == "union" else (type_,)
@@ -440,7 +464,7 @@ def _dropped(field: Field) -> Field:
 
 
 def fields_of(schema: PayloadSchema) -> pa.Schema:
-    """The fields of a schema as columns. Raises ConfigError."""
+    """Return the fields of a schema as columns. Raises ConfigError."""
     try:
         return pa.schema(list(reader_record(schema).arrow))
     except Undecodable as error:
@@ -448,5 +472,5 @@ def fields_of(schema: PayloadSchema) -> pa.Schema:
 
 
 def in_words(type_: Type) -> str:
-    """Return the name of a type for a sentence."""
+    """Return the name of a type for a sentence: "int or null" for a union."""
     return " or ".join(part.name or part.kind for part in type_.parts or (type_,))

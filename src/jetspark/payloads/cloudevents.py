@@ -39,8 +39,8 @@ from jetspark.payloads.json_columns import build_column
 from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_objects import parse_object
 
-_NEEDED: Final = ("id", "source", "specversion", "type")
-_TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
+_REQUIRED: Final = ("id", "source", "specversion", "type")
+_TEXTS: Final = (*_REQUIRED, "subject", "datacontenttype", "dataschema")
 _TIME: Final = pa.timestamp("us", tz="UTC")
 ATTRIBUTES: Final = pa.schema(
     [
@@ -50,14 +50,15 @@ ATTRIBUTES: Final = pa.schema(
     ]
 )
 DATA: Final = pa.field("ce_data", pa.binary())
-_EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_PARSE_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_EVENT: Final = "The payload is no CloudEvent: "
 _VERSION: Final = re.compile(r"1(\.\d+)?")
 
 
-def _reason(error: BaseException, before: str = "") -> str:
+def _reason_of(error: BaseException) -> str:
+    """Return why a payload is no CloudEvent, by what parsing it has raised."""
     if isinstance(error, ValueError | msgspec.MsgspecError):
-        return shorten_reason(f"{before}{error}.")
+        return shorten_reason(f"{_NO_EVENT}{error}.")
     return reason_of(error)
 
 
@@ -70,22 +71,26 @@ class JsonEncoder:
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
         """See Encoder."""
         kind = pa.struct(list(rows.schema))
-        return [_encode(_json(row, kind, "")) for row in rows.to_pylist()]
+        return [_encode(_to_json(row, kind, "")) for row in rows.to_pylist()]
 
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def _json(value: Any, kind: pa.DataType, name: str) -> Any:
+def _to_json(value: Any, kind: pa.DataType, name: str) -> Any:
+    """Return a value of PyArrow for JSON: a struct without nulls, a map as an object. `name`: the
+    path of the value, for errors."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
         members = ((field, value[field.name], f"{name}.{field.name}".strip(".")) for field in kind)
-        return {f.name: _json(item, f.type, path) for f, item, path in members if item is not None}
+        return {
+            f.name: _to_json(item, f.type, path) for f, item, path in members if item is not None
+        }
     if pa.types.is_map(kind):
-        return {key: _json(item, kind.item_type, f"{name}[{key!r}]") for key, item in value}
+        return {key: _to_json(item, kind.item_type, f"{name}[{key!r}]") for key, item in value}
     if pa.types.is_list(kind):
-        return [_json(item, kind.value_type, f"{name}[{at}]") for at, item in enumerate(value)]
+        return [_to_json(item, kind.value_type, f"{name}[{at}]") for at, item in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         raise misfit_error(name, value, "a number in JSON")
     return value
@@ -110,12 +115,13 @@ class CloudEventEncoder:
             data = rows.column(DATA.name).to_pylist()
         attributes = rows.select([name for name in rows.schema.names if name not in names])
         events = attributes.to_pylist(maps_as_pydicts="strict")
-        return [self._event(row, datum) for row, datum in zip(events, data, strict=True)]
+        return [self._encode_event(row, datum) for row, datum in zip(events, data, strict=True)]
 
-    def _event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
+    def _encode_event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
+        """Encode attributes, in columns `ce_…`, and data as an event."""
         event = {name[3:]: value for name, value in row.items() if value not in (None, "")}
         event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
-        for name in _NEEDED:
+        for name in _REQUIRED:
             if not event.get(name):
                 raise ConfigError(f"Field ce_{name} is null, and each CloudEvent has one.")
         if bad := next((name for name in event if not _ATTRIBUTE.fullmatch(name)), None):
@@ -145,50 +151,57 @@ class CloudEventDecoder:
         self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
+        """Return the schema of `decode_batch` for a batch with these columns."""
         return with_fields(columns, self.fields)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns; see `PayloadDecoder.of`."""
-        unframed = self._unframe(batch)
-        rows = batch.num_rows
-        reasons: list[str | None] = [None] * rows
-        if unframed.reasons is not None:
-            reasons = unframed.reasons.to_pylist()
-        events: list[dict[str, Any]] = [{}] * rows
-        at = batch.schema.get_field_index("headers")
-        headers = [None] * rows if at < 0 else batch.column(at).to_pylist()
-        for row, payload in enumerate(unframed.payloads.to_pylist()):
-            if reasons[row] is None:
-                try:
-                    events[row] = self._event(payload, headers[row])
-                except BaseException as error:
-                    reasons[row] = _reason(error, _NO_EVENT)
-        times = [event.get("ce_time") for event in events]
-        times = build_column(_TIME, [None if text is None else _encode(text) for text in times])
+        """Return the batch with the fields and `REASON` after its columns."""
+        events, reasons = self._parse_events(batch)
+        texts = (event.get("ce_time") for event in events)
+        times = build_column(_TIME, [None if text is None else _encode(text) for text in texts])
         for row, event in enumerate(events):
             if (text := event.get("ce_time")) is not None and not times[row].is_valid:
                 problem = f"{_NO_EVENT}{safe_repr(text)} is not a time of the years 1 to 9999."
                 reasons[row], events[row] = shorten_reason(problem), {}
         data = pa.array([event.get("data") for event in events], pa.binary())
-        columns, data_reasons = self._decoded(data)
+        data_columns, data_reasons = self._decode_data(data)
         for row, reason in enumerate(data_reasons.to_pylist()):
             if reason is not None:
                 reasons[row], events[row] = reason, {}
-        attributes = {
-            name: pa.array([event.get(name) for event in events], ATTRIBUTES.field(name).type)
-            for name in ATTRIBUTES.names
-            if name != "ce_time"
-        }
-        attributes["ce_time"] = pc.if_else([reason is None for reason in reasons], times, None)
-        columns = [*map(attributes.get, ATTRIBUTES.names), *columns]
+        is_good = pa.array([reason is None for reason in reasons], pa.bool_())
+        attributes = [
+            pc.if_else(is_good, times, None)
+            if field.name == "ce_time"
+            else pa.array([event.get(field.name) for event in events], field.type)
+            for field in ATTRIBUTES
+        ]
         return pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns, pa.array(reasons, pa.string())],
+            [*batch.columns, *attributes, *data_columns, pa.array(reasons, pa.string())],
             schema=self.decoded_schema(batch.schema),
         )
 
-    def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
-        """The columns of an event, and its data. Raises ValueError."""
+    def _parse_events(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], list[str | None]]:
+        """Return the columns of each event (see `_parse_event`), empty for a bad record, and why a
+        record is bad, or None."""
+        unframed = self._unframe(batch)
+        reasons: list[str | None] = [None] * batch.num_rows
+        if unframed.reasons is not None:
+            reasons = unframed.reasons.to_pylist()
+        at = batch.schema.get_field_index("headers")
+        headers = [None] * batch.num_rows if at < 0 else batch.column(at).to_pylist()
+        events: list[dict[str, Any]] = [{} for _ in reasons]
+        for row, payload in enumerate(unframed.payloads.to_pylist()):
+            if reasons[row] is None:
+                try:
+                    events[row] = self._parse_event(payload, headers[row])
+                except BaseException as error:
+                    reasons[row] = _reason_of(error)
+        return events, reasons
+
+    def _parse_event(
+        self, payload: bytes, headers: Sequence[Mapping[str, str]] | None
+    ) -> dict[str, Any]:
+        """Return the columns of an event, and its data as "data". Raises ValueError."""
         headers_by_name = {header["key"].lower(): header["value"] for header in headers or ()}
         content = headers_by_name.get("content-type")
         is_event = (content or "").strip().lower().startswith("application/cloudevents")
@@ -202,8 +215,8 @@ class CloudEventDecoder:
             }
             attributes["datacontenttype"], data = content, payload or None
         else:
-            attributes, data = _structured(payload)
-        for name in _NEEDED:
+            attributes, data = _parse_structured(payload)
+        for name in _REQUIRED:
             if not attributes.get(name):
                 raise ValueError(f"it lacks {name}")
         if not _VERSION.fullmatch(attributes["specversion"]):
@@ -217,8 +230,8 @@ class CloudEventDecoder:
         event["ce_extensions"] = list(attributes.items())
         return event | {"data": data}
 
-    def _decoded(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The columns of the data, and why some of it does not decode."""
+    def _decode_data(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """Return the columns of the data, and for each row why it does not decode, or null."""
         if self._data is None:
             return [data], pa.nulls(len(data), pa.string())
         has_data = data.is_valid()
@@ -231,11 +244,11 @@ class CloudEventDecoder:
         return [scatter(has_data, column) for column in columns], scatter(has_data, reasons)
 
 
-def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """The attributes of an event in JSON, and its data."""
-    fields = parse_object(payload, _EVENT)
+def _parse_structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """Return the attributes of an event in JSON, and its data. Raises ValueError."""
+    fields = parse_object(payload, _PARSE_FIELDS)
     raw, encoded = fields.pop("data", None), fields.pop("data_base64", None)
-    texts = {name: _attribute(bytes(raw)) for name, raw in fields.items()}
+    texts = {name: _attribute_text(bytes(raw)) for name, raw in fields.items()}
     attributes = {name: value for name, value in texts.items() if value is not None}
     raw = None if raw is None or bytes(raw) == b"null" else raw
     if encoded is not None and bytes(encoded) != b"null":
@@ -251,8 +264,8 @@ def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     return attributes, value.encode() if isinstance(value, str) else bytes(raw)
 
 
-def _attribute(raw: bytes) -> str | None:
-    """A text itself; anything else as its JSON came."""
+def _attribute_text(raw: bytes) -> str | None:
+    """Return an attribute as a text: anything else as its JSON came, null as None."""
     if raw == b"null":
         return None
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()

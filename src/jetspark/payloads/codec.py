@@ -90,26 +90,28 @@ class Codec:
         return head, headers
 
     def encoder(self) -> Callable[[pa.RecordBatch], list[bytes]]:
-        """Makes payloads of rows, and raises ConfigError, with the field, for what does not fit."""
-        return partial(self._encoded, self._encoder())
+        """Return a function that encodes rows. It raises ConfigError, with the field, for a value
+        that does not fit."""
+        return partial(self._encode_rows, self._make_encoder())
 
-    def _encoder(self) -> Encoder:
+    def _make_encoder(self) -> Encoder:
         _ = self.envelope  # which may be refused, too
         with name_schema_file(self._file):
             return _encoder_of(self._schema)
 
-    def _encoded(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
+    def _encode_rows(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
+        """Return the payload of each row, with its frame and compression."""
         if (fields := encoder.fields) is not None:
             check_names(names := rows.schema.names, fields.names)
             schema = pa.schema([fields.field(name) for name in names])
             columns = list(map(fit_column, rows.columns, schema.types, names))
             rows = pa.record_batch(columns, schema=schema) if columns else rows
         try:
-            return self._packed(encoder.encode_rows(rows))
+            return self._frame_and_compress(encoder.encode_rows(rows))
         except Undecodable as error:
             raise ConfigError(str(error)) from None
 
-    def _packed(self, payloads: list[bytes]) -> list[bytes]:
+    def _frame_and_compress(self, payloads: list[bytes]) -> list[bytes]:
         if head := self.envelope[0]:
             payloads = [head + payload for payload in payloads]
         if self._compression == "none":
@@ -127,35 +129,38 @@ class Codec:
         is the JSON of one. Raises CodecError, which names the field that does not fit, and
         ConfigError for a codec that can only decode.
         """
-        encoder, type_ = self._of_values
-        if own := self.envelope[1]:
+        encoder, type_ = self._value_encoder
+        if own_headers := self.envelope[1]:
             headers = Headers(headers or ())
-            headers.update(own)
-        read: Any = msgspec.json.decode if as_json else _converted
+            headers.update(own_headers)
+        convert: Any = msgspec.json.decode if as_json else _convert_value
         try:
             if (fields := encoder.fields) is None:
-                builtins = msgspec.to_builtins(read(value, type=type_))
-                return self._packed([_any_json(builtins).encode()])[0], headers
+                builtins = msgspec.to_builtins(convert(value, type=type_))
+                return self._frame_and_compress([_encode_any(builtins).encode()])[0], headers
             try:
-                rows = _row(read(value, type=type_), fields)
+                rows = _to_row(convert(value, type=type_), fields)
             except (msgspec.ValidationError, pa.ArrowInvalid):
                 decoded = msgspec.json.decode(value) if as_json else value
                 types = () if as_json else _PYTHON_TYPES
-                raise _misfit(decoded, pa.struct(list(fields)), "", types) from None
-            return self._encoded(encoder, rows)[0], headers
+                raise _find_misfit(decoded, pa.struct(list(fields)), "", types) from None
+            return self._encode_rows(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
             raise CodecError(f"The value does not fit: {error}.") from None
 
     @cached_property
-    def _of_values(self) -> tuple[Encoder, Any]:
-        encoder = self._encoder()
-        fields = encoder.fields
-        return encoder, Any if fields is None else _python(pa.struct(list(fields)), required=True)
+    def _value_encoder(self) -> tuple[Encoder, Any]:
+        """The encoder of values, and msgspec's type of a value."""
+        encoder = self._make_encoder()
+        if encoder.fields is None:
+            return encoder, Any
+        return encoder, _python_type(pa.struct(list(encoder.fields)), required=True)
 
     def decode(self, payload: bytes, headers: Headers | None = None, /) -> Any:
-        """The value of a payload. Raises CodecError for another one, and as the registry."""
+        """Return the value of a payload. Raises CodecError for one that does not decode, and as the
+        registry."""
         pairs = [{"key": name, "value": text} for name, text in (headers or Headers()).items()]
         columns = [pa.array([payload], pa.binary()), pa.array([pairs], _PAIRS)]
         batch = pa.record_batch(columns, [PAYLOAD, "headers"])
@@ -184,7 +189,7 @@ class Codec:
 
 
 def _encoder_of(schema: PayloadSchema) -> Encoder:
-    """Raises ConfigError as `Decoding.decoder`."""
+    """Return the encoder of a schema. Raises ConfigError as `Decoding.decoder`."""
     match schema.format:
         case "avro":
             return AvroEncoder(schema)
@@ -198,19 +203,23 @@ def _encoder_of(schema: PayloadSchema) -> Encoder:
 
 _PYTHON_TYPES: Final = (bytes, date, datetime, Decimal)
 """Python's types, beside those of JSON."""
-_converted = partial(msgspec.convert, builtin_types=_PYTHON_TYPES)
-_any_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_convert_value = partial(msgspec.convert, builtin_types=_PYTHON_TYPES)
+_encode_any = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def _row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
+def _to_row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
+    """Return a converted value as a batch of one row, with the fields that it has."""
     # Unlike from_pylist this has a row without fields, too.
     members = msgspec.to_builtins(value, builtin_types=_PYTHON_TYPES)
     type_ = pa.struct([fields.field(name) for name in members])
     return pa.RecordBatch.from_struct_array(pa.array([members], type_))
 
 
-def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> ConfigError:
-    """Return the error of a value that does not fit. `own`: `_PYTHON_TYPES`; empty for JSON."""
+def _find_misfit(
+    value: Any, kind: pa.DataType, name: str, python_types: Iterable[type]
+) -> ConfigError:
+    """Return the error for a value that does not fit, with the path of the innermost value that is
+    to blame. `python_types`: `_PYTHON_TYPES`; empty for JSON."""
     inner: Iterable[tuple[Any, pa.DataType, str]] = ()
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         check_names(value, kind.names, name and f"{name}.")
@@ -222,10 +231,10 @@ def _misfit(value: Any, kind: pa.DataType, name: str, own: Iterable[type]) -> Co
         inner = ((part, kind.item_type, f"{name}[{key!r}]") for key, part in value.items())
     for part, type_, item_path in inner:
         try:
-            converted = msgspec.convert(part, _python(type_), builtin_types=own)
+            converted = msgspec.convert(part, _python_type(type_), builtin_types=python_types)
             pa.array([msgspec.to_builtins(converted, builtin_types=_PYTHON_TYPES)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
-            return _misfit(part, type_, item_path, own)
+            return _find_misfit(part, type_, item_path, python_types)
     return misfit_error(name, value, spark_type_name(kind))
 
 
@@ -238,22 +247,21 @@ _PLAIN_TYPES: Final = {
 }
 
 
-def _python(kind: pa.DataType, *, required: bool = False) -> Any:
-    """The type of a value in Python, for msgspec: Arrow would take 3.5 for 3, a time in no zone for
-    one in UTC, and leave unknown fields out. `required`: the value cannot be
-    None."""
+def _python_type(kind: pa.DataType, *, required: bool = False) -> Any:
+    """Return msgspec's type of a value: Arrow would take 3.5 for 3, a time in no zone for one in
+    UTC, and leave unknown fields out. `required`: the value cannot be None."""
     types = pa.types
     if types.is_struct(kind):
         names = {f"f{at}": field.name for at, field in enumerate(kind)}
         parts = [
-            (name, _python(field.type) | msgspec.UnsetType, msgspec.UNSET)
+            (name, _python_type(field.type) | msgspec.UnsetType, msgspec.UNSET)
             for name, field in zip(names, kind, strict=True)
         ]
         type_: Any = msgspec.defstruct("Value", parts, rename=names, forbid_unknown_fields=True)
     elif types.is_list(kind):
-        type_ = list[_python(kind.value_type)]  # type: ignore[misc]
+        type_ = list[_python_type(kind.value_type)]  # type: ignore[misc]
     elif types.is_map(kind):
-        type_ = dict[_python(kind.key_type, required=True), _python(kind.item_type)]  # type: ignore[misc]
+        type_ = dict[_python_type(kind.key_type, required=True), _python_type(kind.item_type)]  # type: ignore[misc]
     elif types.is_integer(kind):
         limit = 1 << (kind.bit_width - 1)
         type_ = Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)]

@@ -1,5 +1,4 @@
-"""The fields of a schema in Spark's DDL, read without Spark to report most mistakes early, and
-their types in Arrow, of those that a database's columns have.
+"""Schemas in Spark's DDL, read without Spark: names and types of fields, and their types in Arrow.
 
 Spark's own parser decides: it may refuse schemas that are accepted here, but accepts none that is
 refused here.
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ _OTHER_TYPES = (
     "string char character varchar binary boolean void variant geometry geography array map struct"
 )
 _TYPES = frozenset(f"{_NUMBER_TYPES} {_TIME_TYPES} {_OTHER_TYPES}".split())
-_SHORT = {
+_SHORT_NAMES = {
     "byte": "tinyint",
     "short": "smallint",
     "integer": "int",
@@ -41,7 +41,7 @@ _ARROW = {
 _SPARK = {kind: name for name, kind in reversed(_ARROW.items())}
 _DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_PIECE = re.compile(rf"`(?:[^`]|``)+`|{_TEXT}|.", re.DOTALL)
+_TEXT_OR_CHARACTER = re.compile(rf"`(?:[^`]|``)+`|{_TEXT}|.", re.DOTALL)
 _MAX_NESTED = 100
 _STRUCT = re.compile(r"struct\s*<(.*)>", re.DOTALL | re.IGNORECASE)
 _FIELD = re.compile(
@@ -50,52 +50,66 @@ _FIELD = re.compile(
 )
 
 
-def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str]:
-    """The fields of JSON payloads, `a STRING, b ARRAY<INT>`, also in STRUCT<…>: names and types.
+class _Field(NamedTuple):
+    """A field of a schema."""
 
-    Types of one word are in Spark's short form ("bigint"), others are "". `option`: for the
-    message; `timestamp`: what this type is, which in Spark depends on a setting. Raises
-    ConfigError.
+    name: str
+    kind: str
+    """The first word of its type, in lower case."""
+    suffix: str
+    """What follows that word: `(10,2)`, `<STRING>`."""
+    text: str
+    """The whole field, as it was written."""
+
+    @property
+    def short_kind(self) -> str:
+        """The first word of its type as Spark writes it: bigint for long."""
+        return _SHORT_NAMES.get(self.kind, self.kind)
+
+
+def check_fields(ddl: str, option: str) -> dict[str, str]:
+    """Return the names and types of fields, `a STRING, b ARRAY<INT>`, also in STRUCT<…>.
+
+    A type of one word is in Spark's short form ("bigint"), any other is "". `option`: for the
+    message. Raises ConfigError.
     """
-    fields: dict[str, str] = {}
     try:
-        for name, kind, more, _ in _fields(ddl):
-            short = timestamp if kind == "timestamp" else _SHORT.get(kind, kind)
-            fields[name] = "" if more else short
+        types = {field.name: "" if field.suffix else field.short_kind for field in _fields(ddl)}
     except ValueError as reason:
         raise ConfigError(
             f"{option} {ddl!r} is not a schema: {reason}; write for example "
             "'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
         ) from None
-    check_names(option.removesuffix(":"), fields)
-    return fields
+    check_names(option.removesuffix(":"), types)
+    return types
 
 
 def with_types(ddl: str, kinds: Mapping[str, str]) -> str:
-    """A schema that `check_fields` takes, with other types for these fields, and further ones."""
-    left, parts = dict(kinds), []
-    for name, _, _, part in _fields(ddl):
-        kind = left.pop(name, None)
-        parts.append(part if kind is None else _quoted(name, kind))
-    return ", ".join([*parts, *(_quoted(*field) for field in left.items())])
+    """Return a schema with other types for some fields; fields that it lacks are added."""
+    added, parts = dict(kinds), []
+    for field in _fields(ddl):
+        kind = added.pop(field.name, None)
+        parts.append(field.text if kind is None else _quoted(field.name, kind))
+    return ", ".join([*parts, *(_quoted(*field) for field in added.items())])
 
 
 def arrow_columns(ddl: str) -> pa.Schema:
-    """Columns as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
+    """Return columns of plain types, as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
     columns = []
-    for name, kind, more, part in _fields(ddl):
-        if (arrow := _arrow_type(_SHORT.get(kind, kind), more)) is None:
+    for field in _fields(ddl):
+        if (type_ := _plain_type(field.short_kind, field.suffix)) is None:
             raise ValueError(
-                f"{safe_repr(part)} is not a column of a plain type, such as id BIGINT or amount "
-                "DECIMAL(10,2); for others give a JSON Schema, or the one that Debezium writes"
+                f"{safe_repr(field.text)} is not a column of a plain type, such as id BIGINT or "
+                "amount DECIMAL(10,2); for others give a JSON Schema, or the one that Debezium "
+                "writes"
             )
-        columns.append(pa.field(name, arrow))
+        columns.append(pa.field(field.name, type_))
     return pa.schema(columns)
 
 
 def arrow_fields(ddl: str, option: str) -> pa.Schema:
-    """The fields that `check_fields` takes, as Arrow types. Raises ConfigError, also for a type
-    that payloads have no values of."""
+    """Return the fields that `check_fields` takes, as Arrow types. Raises ConfigError, also for a
+    type that payloads have no values of."""
     check_fields(ddl, option)
     try:
         return pa.schema(_nested_fields(ddl))
@@ -104,7 +118,7 @@ def arrow_fields(ddl: str, option: str) -> pa.Schema:
 
 
 def type_in_ddl(kind: pa.DataType) -> str | None:
-    """A type as `arrow_fields` reads it; None if it has no such form."""
+    """Return a type in the form that `arrow_fields` reads; None if it has none."""
     if pa.types.is_struct(kind):
         parts = [(field.name, type_in_ddl(field.type)) for field in kind]
         if not parts or any(text is None for _, text in parts):
@@ -119,58 +133,60 @@ def type_in_ddl(kind: pa.DataType) -> str | None:
     return spark_type_name(kind) if pa.types.is_decimal128(kind) else _SPARK.get(kind)
 
 
-def in_ddl(fields: pa.Schema) -> str:
-    """Fields that payloads can have, as `arrow_fields` reads them."""
+def schema_in_ddl(fields: pa.Schema) -> str:
+    """Return fields in the form that `arrow_fields` reads; one of another type is a STRING."""
     return ", ".join(_quoted(field.name, type_in_ddl(field.type) or "string") for field in fields)
 
 
 def _nested_fields(ddl: str) -> list[pa.Field]:
-    fields = [
-        pa.field(name, _nested_type(kind, more, part)) for name, kind, more, part in _fields(ddl)
-    ]
-    if twice := ambiguous((), (field.name for field in fields)):
-        raise ValueError(f"{twice} is there twice, since Spark ignores case")
+    """Return fields of any type that payloads have. Raises ValueError."""
+    fields = [pa.field(field.name, _nested_type(field)) for field in _fields(ddl)]
+    if duplicate := ambiguous((), (field.name for field in fields)):
+        raise ValueError(f"{duplicate} is there twice, since Spark ignores case")
     return fields
 
 
-def _nested_type(kind: str, more: str, part: str) -> pa.DataType:
-    if more.count("<") > _MAX_NESTED:
-        raise ValueError(f"{safe_repr(part)} has more than {_MAX_NESTED} types within each other")
-    kind = _SHORT.get(kind, kind)
+def _nested_type(field: _Field) -> pa.DataType:
+    """Return the type of a field. Raises ValueError for one that payloads have no values of."""
+    kind, suffix, text = field.short_kind, field.suffix, safe_repr(field.text)
+    if suffix.count("<") > _MAX_NESTED:
+        raise ValueError(f"{text} has more than {_MAX_NESTED} types within each other")
     if kind in ("array", "map", "struct"):
-        if not (more.startswith("<") and more.endswith(">") and more[1:-1].strip()):
-            raise ValueError(f"{safe_repr(part)} lacks what is in it, such as ARRAY<STRING>")
-        inside = more[1:-1]
+        inside = suffix[1:-1]
+        if not (suffix.startswith("<") and suffix.endswith(">") and inside.strip()):
+            raise ValueError(f"{text} lacks what is in it, such as ARRAY<STRING>")
         if kind == "struct":
             return pa.struct(_nested_fields(inside))
-        parts = _split(inside)
-        if len(parts) != (1 if kind == "array" else 2):
-            raise ValueError(f"{safe_repr(part)} is not one type in brackets, or two of a MAP")
-        types = [_nested_type(*_field(f"_ {inner.strip()}")[1:], inner.strip()) for inner in parts]
+        inner = [part.strip() for part in _split_at_commas(inside)]
+        if len(inner) != (1 if kind == "array" else 2):
+            raise ValueError(f"{text} is not one type in brackets, or two of a MAP")
+        types = [_nested_type(_parse_field(f"_ {part}")._replace(text=part)) for part in inner]
         if kind == "array":
             return pa.list_(pa.field("element", types[0]))
         if types[0] != pa.string():
-            raise ValueError(f"{safe_repr(part)}: the keys of objects are texts, MAP<STRING, …>")
+            raise ValueError(f"{text}: the keys of objects are texts, MAP<STRING, …>")
         return pa.map_(types[0], types[1])
-    type_ = None if kind in ("char", "varchar") else _arrow_type(kind, more)
+    type_ = None if kind in ("char", "varchar") else _plain_type(kind, suffix)
     if type_ is None:
         raise ValueError(
-            f"{safe_repr(part)} is no type that payloads have; there are "
+            f"{text} is no type that payloads have; there are "
             f"{', '.join(_ARROW).upper()}, DECIMAL(p,s) up to 38 digits, ARRAY, MAP and STRUCT"
         )
     return type_
 
 
 def spark_type_name(kind: pa.DataType) -> str:
-    """The name that Spark has for a type, without what is in it."""
+    """Return the name that Spark has for a type, without the types in it."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SPARK.get(kind) or str(kind).partition("<")[0].replace("list", "array")
 
 
-def _arrow_type(kind: str, more: str) -> pa.DataType | None:
-    digits = _DIGITS.fullmatch(more)
-    if more and digits is None:
+def _plain_type(kind: str, suffix: str) -> pa.DataType | None:
+    """Return the Arrow type of a type that is not nested; None if there is none. `suffix`: the
+    digits of a DECIMAL, the length of a VARCHAR."""
+    digits = _DIGITS.fullmatch(suffix)
+    if suffix and digits is None:
         return None
     if kind in ("decimal", "dec", "numeric"):
         precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (10, 0)
@@ -185,8 +201,8 @@ def _quoted(name: str, kind: str, between: str = " ") -> str:
 
 
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
-    """The first field that Spark, which ignores case, could not distinguish from a column or from
-    a field before it."""
+    """Return the first field that Spark, which ignores case, could not distinguish from a column or
+    from a field before it."""
     folded_names = {name.casefold() for name in columns}
     for name in fields:
         if name.casefold() in folded_names:
@@ -195,35 +211,36 @@ def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
     return None
 
 
-def _fields(ddl: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the name of each field, its type's first word and what follows it, and its text."""
+def _fields(ddl: str) -> Iterator[_Field]:
+    """Yield the fields of a schema. Raises ValueError."""
     text = ddl.strip()
     if struct := _STRUCT.fullmatch(text):
         text = struct[1]
     names = set()
-    for part in map(str.strip, _split(text)):
-        name, kind, more = _field(part)
-        if name in names:
-            raise ValueError(f"{name} is there twice")
-        names.add(name)
-        yield name, kind, more, part
+    for part in map(str.strip, _split_at_commas(text)):
+        field = _parse_field(part)
+        if field.name in names:
+            raise ValueError(f"{field.name} is there twice")
+        names.add(field.name)
+        yield field
 
 
-def _split(text: str) -> list[str]:
-    """The text between commas that are in no brackets or quotation marks."""
+def _split_at_commas(text: str) -> list[str]:
+    """Return the parts of a text between commas that are in no brackets or quotation marks."""
     parts, depth = [""], 0
-    for piece in _PIECE.findall(text):
-        depth += (piece in "<(") - (piece in ">)")
-        if piece == "," and not depth:
+    for token in _TEXT_OR_CHARACTER.findall(text):
+        depth += (token in "<(") - (token in ">)")
+        if token == "," and not depth:
             parts.append("")
         else:
-            parts[-1] += piece
+            parts[-1] += token
     if depth:
         raise ValueError("its brackets do not match")
     return parts
 
 
-def _field(text: str) -> tuple[str, str, str]:
+def _parse_field(text: str) -> _Field:
+    """Parse a name and a type. Raises ValueError."""
     match = _FIELD.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -237,4 +254,4 @@ def _field(text: str) -> tuple[str, str, str]:
         raise ValueError(f"there is no type {kind.upper()}{hint}")
     if re.search(r"\bnot\s+null\b", re.sub(_TEXT, "", rest), re.IGNORECASE):
         raise ValueError(f"{name} is NOT NULL, but each column of payloads may be null")
-    return name, kind, rest
+    return _Field(name, kind, rest, text)

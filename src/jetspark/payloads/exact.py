@@ -34,7 +34,7 @@ def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def parse_decimals(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
-    """Decimals of texts in the plain form, such as -12.50.
+    """Parse decimals in the plain form, such as -12.50.
 
     Raises ArrowInvalid if any has an exponent, or more digits than the type.
     """
@@ -71,8 +71,8 @@ def decimals_from_bytes(
 
 
 def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
-    """The plain texts of decimals with scales of their own; null for those without bytes, and with
-    a scale that no database has. `digits`: as for `decimals_from_bytes`."""
+    """Return the plain texts of decimals that each have a scale; null for one without bytes, or
+    with a scale that no database has. `digits`: as for `decimals_from_bytes`."""
     texts: list[str | None] = []
     for data, scale in zip(digits.to_pylist(), scales.to_pylist(), strict=True):
         text = None
@@ -89,6 +89,7 @@ def parse_real(text: str, kind: pa.DataType) -> float:
 
 
 def _has_decimals(kind: pa.DataType) -> bool:
+    """Return whether a type is a decimal, or has one in it."""
     if pa.types.is_decimal(kind):
         return True
     return any(_has_decimals(kind.field(at).type) for at in range(kind.num_fields))

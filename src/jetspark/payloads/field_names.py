@@ -25,11 +25,12 @@ PREFIX: Final = "payload_"
 
 @dataclass(frozen=True)
 class FieldNames:
-    """The rule, with the names that people have chosen."""
+    """Names of columns by those of fields, and the reverse."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Columns, by their fields."""
+    """Columns that people have chosen, by their fields."""
     taken: tuple[str, ...] = MESSAGE_COLUMNS
+    """Columns that a row has beside those of its payload."""
 
     def column(self, name: str) -> str:
         """Return the column of a field."""
@@ -46,6 +47,8 @@ class FieldNames:
         return name if name != column and self._is_prefixed(name) else column
 
     def _is_prefixed(self, name: str) -> bool:
+        """Return whether the column of a field has the prefix: its name is taken, or is a taken one
+        with the prefix, so that different fields have different columns."""
         folded = name.casefold()
         while folded not in self.taken and folded.startswith(PREFIX):
             folded = folded.removeprefix(PREFIX)

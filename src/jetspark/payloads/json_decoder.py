@@ -1,5 +1,5 @@
-"""The fields of JSON payloads as columns of a batch: by the C kernel, and every payload that the
-kernel leaves by `json_decoder`. Both give the same columns."""
+"""JSON payloads as columns of a batch: by the C kernel, and by `json_plain` each payload that the
+kernel leaves, because it is unusual or bad. Both give the same columns."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class JsonDecoder:
         self.plan = None if json_columns is None else self._columns.plan
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """The schema of a batch with these columns, after `of`."""
+        """Return the schema of `decode_batch` for a batch with these columns."""
         return with_fields(columns, self.fields, self._payload)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns, and why payloads do not fit.
+        """Return the batch with the fields after its columns, and `REASON`.
 
         In a column `UNFRAMED_PAYLOAD` payloads come out of their frames. A null payload has neither
         fields nor a reason.
@@ -72,7 +72,8 @@ class JsonDecoder:
         )
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """The columns and the reasons, as `PlainJsonDecoder.decode`; nothing of a null payload."""
+        """Return the columns and the reasons, as `PlainJsonDecoder.decode`; all are null for a null
+        payload."""
         if self.plan is None:
             return self.decode_plainly(payloads)
         assert json_columns is not None  # noqa: S101

@@ -18,7 +18,7 @@ _PRIMITIVES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": 
 
 
 def columns_of(text: str) -> pa.Schema:
-    """The properties of an object. What may be of several types is text, in which it is JSON.
+    """Return the columns of a schema. What may be of several types is text, in which it is JSON.
 
     Raises ConfigError.
     """
@@ -26,7 +26,7 @@ def columns_of(text: str) -> pa.Schema:
         if not text.lstrip().startswith("{"):
             return arrow_columns(text)
         document = json.loads(text)
-        type_ = _Types(document).of(document)
+        type_ = _TypeReader(document).read(document)
     except RecursionError:
         raise UnusableSchema("The schema of the data is nested too deeply.") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -42,15 +42,16 @@ def json_columns_of(text: str) -> pa.Schema:
     return columns_of(text) if text.lstrip().startswith("{") else arrow_fields(text, "schema:")
 
 
-class _Types:
-    """The types of the parts of a JSON Schema."""
+class _TypeReader:
+    """Reads the types of a JSON Schema and of the schemas in it."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._left = MAX_TYPES
 
-    def of(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
-        """`inside`: the references that have led here. Raises ValueError."""
+    def read(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
+        """Return the type of a schema's values. `inside`: the references that have led here. Raises
+        ValueError."""
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"it has more than {MAX_TYPES:,} fields")
@@ -62,11 +63,11 @@ class _Types:
             target: Any = self._document
             for part in str(reference).split("/")[1:]:
                 target = target[part.replace("~1", "/").replace("~0", "~")]
-            return self.of(target, (*inside, reference))
+            return self.read(target, (*inside, reference))
         for key in ("anyOf", "oneOf"):
             if key in schema:
                 parts = [part for part in schema[key] if part != {"type": "null"}]
-                return self.of(parts[0], inside) if len(parts) == 1 else pa.string()
+                return self.read(parts[0], inside) if len(parts) == 1 else pa.string()
         kind = schema.get("type")
         if isinstance(kind, list):
             kinds = [name for name in kind if name != "null"]
@@ -74,11 +75,11 @@ class _Types:
         match kind:
             case "object" if schema.get("properties"):
                 properties = schema["properties"].items()
-                return pa.struct([(name, self.of(part, inside)) for name, part in properties])
+                return pa.struct([(name, self.read(part, inside)) for name, part in properties])
             case "object" if isinstance(schema.get("additionalProperties"), dict):
-                return pa.map_(pa.string(), self.of(schema["additionalProperties"], inside))
+                return pa.map_(pa.string(), self.read(schema["additionalProperties"], inside))
             case "array" if "items" in schema:
-                return pa.list_(pa.field("element", self.of(schema["items"], inside)))
+                return pa.list_(pa.field("element", self.read(schema["items"], inside)))
             case "string":
                 return _TIMES.get(schema.get("format", ""), pa.string())
         return _PRIMITIVES.get(str(kind), pa.string())

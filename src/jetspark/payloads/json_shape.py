@@ -25,7 +25,7 @@ import pyarrow as pa
 from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.json_columns import fits_type
 from jetspark.payloads.json_objects import parse_object
-from jetspark.payloads.unknown_fields import common_type, in_ddl, plain_type
+from jetspark.payloads.unknown_fields import common_type, plain_type, plain_type_in_ddl
 from jetspark.reserved_names import is_reserved
 
 _TIME = re.compile(
@@ -41,7 +41,7 @@ _NULL, _STRING = "NULL", "STRING"
 
 @dataclass(frozen=True)
 class _Array:
-    of: _Type
+    items: _Type
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,16 @@ class _BeyondDouble:
     """A number beyond DOUBLE."""
 
 
-def _number(text: str) -> float | _BeyondDouble:
+def _parse_number(text: str) -> float | _BeyondDouble:
     value = float(text)
     return _BeyondDouble() if value in (float("inf"), float("-inf")) else value
 
 
-_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_number).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_parse_number).decode
 
 
 def _type_of(value: Any, depth: int = 0) -> _Type:
+    """Return the type of a value. `depth`: how many lists and objects it is in."""
     if depth == _MAX_DEPTH and isinstance(value, list | dict):
         return _STRING
     match value:
@@ -77,15 +78,16 @@ def _type_of(value: Any, depth: int = 0) -> _Type:
         case str():
             return _string_type(value)
         case list():
-            of: _Type = _NULL
+            items: _Type = _NULL
             for element in value:
-                of = _merge_types(of, _type_of(element, depth + 1))
-            return _Array(of)
+                items = _merge_types(items, _type_of(element, depth + 1))
+            return _Array(items)
         case _:
             return _Object({name: _type_of(element, depth + 1) for name, element in value.items()})
 
 
 def _string_type(text: str) -> str:
+    """Return DATE or TIMESTAMP for a text that its column takes; STRING for any other."""
     for name, form, kind in (
         ("DATE", _DATE, pa.date32()),
         ("TIMESTAMP", _TIME, pa.timestamp("us", tz="UTC")),
@@ -96,7 +98,7 @@ def _string_type(text: str) -> str:
 
 
 def _merge_types(left: _Type, right: _Type) -> _Type:
-    """The type that takes the values of both."""
+    """Return the type that takes the values of both."""
     if left == right or right == _NULL:
         return left
     if left == _NULL:
@@ -104,7 +106,7 @@ def _merge_types(left: _Type, right: _Type) -> _Type:
     if isinstance(left, str) and isinstance(right, str):
         return common_type(left, right)
     if isinstance(left, _Array) and isinstance(right, _Array):
-        return _Array(_merge_types(left.of, right.of))
+        return _Array(_merge_types(left.items, right.items))
     if isinstance(left, _Object) and isinstance(right, _Object):
         fields = dict(left.fields)
         for name, kind in right.fields.items():
@@ -115,7 +117,7 @@ def _merge_types(left: _Type, right: _Type) -> _Type:
 
 @dataclass
 class Shape:
-    """The objects that were seen, together."""
+    """The fields of all objects of a sample."""
 
     messages: int = 0
     non_objects: int = 0
@@ -123,7 +125,7 @@ class Shape:
     _fields: dict[str, _Type] = field(default_factory=dict)
 
     def add(self, payload: bytes) -> None:
-        """One more payload."""
+        """Add a payload of the sample."""
         self.messages += 1
         try:
             values = parse_object(payload, _decode_object)
@@ -134,7 +136,7 @@ class Shape:
             self._fields[name] = _merge_types(self._fields.get(name, _NULL), _type_of(value))
 
     def schema(self) -> tuple[str, list[str]]:
-        """The DDL, and remarks on it."""
+        """Return the schema in DDL, and remarks on it."""
         remarks: list[str] = []
         if self.non_objects:
             remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
@@ -147,6 +149,8 @@ def _fields_ddl(
     remarks: list[str],
     between: str,
 ) -> str:
+    """Return fields in DDL, and add to `remarks`. `path`: of the object that has them; `between`:
+    what is between a name and a type."""
     names: set[str] = set()
     columns = []
     for name, kind in fields.items():
@@ -168,10 +172,11 @@ def _fields_ddl(
 
 
 def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
+    """Return a type in DDL, and add to `remarks`. `path`: of the field that has it."""
     path_text = ".".join(path)
     match kind:
         case _Array():
-            return f"ARRAY<{_ddl(kind.of, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
+            return f"ARRAY<{_ddl(kind.items, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
         case _Object():
             if inside := _fields_ddl(kind.fields, path, remarks, ": "):
                 return f"STRUCT<{inside}>"
@@ -181,4 +186,4 @@ def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
             remarks.append(f"{path_text} is always null: STRING.")
             return _STRING
         case str():
-            return in_ddl(kind)
+            return plain_type_in_ddl(kind)

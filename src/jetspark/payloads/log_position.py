@@ -34,72 +34,76 @@ _FILE_NUMBER = re.compile(r"[0-9]{1,18}$")
 
 
 def make_position(log: str, seq: int, change: bytes) -> str:
-    """The position of a change. `log`: of `log_place`; `change`: what changed, as bytes that are
-    the same when the event is repeated."""
+    """Return the position of a change. `log`: of `log_place`; `change`: what changed, as bytes that
+    are the same when the event is repeated."""
     return f"{log}.{seq:016x}.{blake2b(change, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
 def log_place(source: Mapping[str, Any], op: str) -> str:
-    """The place in the log that the `source` block of an event names; empty if it names none.
+    """Return the place in the log that the `source` block of an event names; "" if it names none.
 
     `op`: what happened to the row; "r": it was read by a snapshot.
     Raises ValueError, with a sentence, for a place that no database writes.
     """
-    for field, read in _BY_FIELD.items():
+    for field, read_place in _PLACE_BY_FIELD.items():
         if source.get(field) not in (None, ""):
-            log = read(source)
-            return "" if read is _postgresql and op == "r" else log
+            log = read_place(source)
+            # PostgreSQL's places are in the order in which transactions write, not commit: one that
+            # is open during a snapshot has places before the snapshot's, and its changes are not in
+            # the snapshot. So rows of a snapshot count as without a place.
+            return "" if read_place is _postgresql_place and op == "r" else log
     return ""
 
 
 # -- of each connector ---------------------------------------------------------------------------
 
 
-def _postgresql(source: Mapping[str, Any]) -> str:
-    """Places are in the order in which transactions write, not commit: one that is open while a
-    snapshot is taken has places before the snapshot's, and its changes are not in the snapshot. So
-    rows of a snapshot are taken to have no place."""
-    return _hex(source, "lsn")
+def _postgresql_place(source: Mapping[str, Any]) -> str:
+    return _read_hex(source, "lsn")
 
 
-def _mysql(source: Mapping[str, Any]) -> str:
+def _mysql_place(source: Mapping[str, Any]) -> str:
     # Not the row: a compressed transaction has one position, and each of its statements begins
     # with row 0.
     file = source["file"]
     number = _FILE_NUMBER.search(file) if isinstance(file, str) else None
     if number is None:
-        raise _no_place(source, "file")
-    return f"{int(number[0]):016x}{_hex(source, 'pos')}"
+        raise _place_error(source, "file")
+    return f"{int(number[0]):016x}{_read_hex(source, 'pos')}"
 
 
-def _sql_server(source: Mapping[str, Any]) -> str:
+def _sql_server_place(source: Mapping[str, Any]) -> str:
     """Return the place of SQL Server and Db2. Rows of a snapshot have no change_lsn: they come
     before the changes of the commit up to which they were read, so that these are not lost."""
-    parts = [_lsn(source, "commit_lsn")]
+    parts = [_read_lsn(source, "commit_lsn")]
     if source.get("change_lsn") not in (None, ""):
-        parts.append(_lsn(source, "change_lsn"))
+        parts.append(_read_lsn(source, "change_lsn"))
     return "/".join(parts)
 
 
-def _oracle(source: Mapping[str, Any]) -> str:
+def _oracle_place(source: Mapping[str, Any]) -> str:
     # Rows of a snapshot have no commit_scn.
     at = "scn" if source.get("commit_scn") in (None, "") else "commit_scn"
-    return _hex(source, at) + _hex(source, "scn")
+    return _read_hex(source, at) + _read_hex(source, "scn")
 
 
-def _mongodb(source: Mapping[str, Any]) -> str:
-    return _hex(source, "ts_ms") + _hex(source, "ord")
+def _mongodb_place(source: Mapping[str, Any]) -> str:
+    return _read_hex(source, "ts_ms") + _read_hex(source, "ord")
 
 
-_BY_FIELD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
-    "lsn": _postgresql, "file": _mysql, "commit_lsn": _sql_server, "scn": _oracle, "ord": _mongodb,
-}  # fmt: skip
-FIELDS: Final = (*_BY_FIELD, "pos", "change_lsn", "commit_scn")
-"""The fields of `source` that say a place, beside `ts_ms`."""
+_PLACE_BY_FIELD: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "lsn": _postgresql_place,
+    "file": _mysql_place,
+    "commit_lsn": _sql_server_place,
+    "scn": _oracle_place,
+    "ord": _mongodb_place,
+}
+FIELDS: Final = (*_PLACE_BY_FIELD, "pos", "change_lsn", "commit_scn")
+"""Fields of `source` that make up a place, beside `ts_ms`."""
 
 
-def whole_number(value: Any) -> int | None:
-    """A number from 0 to 2⁶⁴ - 1, which Debezium also writes as a text; None for another value."""
+def _whole_number(value: Any) -> int | None:
+    """Return a number from 0 to 2⁶⁴ - 1, which Debezium also writes as a text; None for others."""
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_NUMBER:
@@ -107,21 +111,22 @@ def whole_number(value: Any) -> int | None:
     return value
 
 
-def _hex(source: Mapping[str, Any], name: str) -> str:
-    if (number := whole_number(source.get(name))) is None:
-        raise _no_place(source, name)
+def _read_hex(source: Mapping[str, Any], name: str) -> str:
+    """Return a number of `source` in 16 hexadecimal digits. Raises ValueError."""
+    if (number := _whole_number(source.get(name))) is None:
+        raise _place_error(source, name)
     return f"{number:016x}"
 
 
-def _lsn(source: Mapping[str, Any], name: str) -> str:
-    """Numbers with colons between them, each with the same number of digits."""
+def _read_lsn(source: Mapping[str, Any], name: str) -> str:
+    """Return an LSN such as 2c:5a0:1, each number with 16 digits. Raises ValueError."""
     value = source[name]
     if not isinstance(value, str) or not _LSN.fullmatch(value):
-        raise _no_place(source, name)
+        raise _place_error(source, name)
     return ":".join(part.lower().zfill(16) for part in value.split(":"))
 
 
-def _no_place(source: Mapping[str, Any], name: str) -> ValueError:
+def _place_error(source: Mapping[str, Any], name: str) -> ValueError:
     if source.get(name) is None:
         return ValueError(f"source has a place in the log, but no {name}")
     return ValueError(f"source.{name} is no place in a log")
@@ -131,7 +136,7 @@ def _no_place(source: Mapping[str, Any], name: str) -> ValueError:
 
 
 def without_log(positions: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Mask of the positions without a place in the log."""
+    """Return a mask of the positions without a place in the log."""
     return pc.starts_with(positions, ".")
 
 
@@ -141,13 +146,13 @@ def change_ids(positions: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def log_places(positions: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The places in the log."""
+    """Return the places in the log."""
     return pc.replace_substring_regex(positions, r"\..*", "")
 
 
 def place_after(position: str, earlier: Iterable[str]) -> str:
-    """The position of an event without a place in the log, which gets the last one among those of
-    events that come before it in the stream."""
+    """Return the position of an event without a place in the log: with the last place among events
+    that come before it in the stream. `earlier`: positions of events of its key."""
     seq = _sequence(position)
     logs = (event.partition(".")[0] for event in earlier if _sequence(event) < seq)
     return max(logs, default="") + position

@@ -31,8 +31,8 @@ _FIELD: Final = struct.Struct("=BBBBiiII")
 
 
 class ProtobufDecoder(PlannedDecoder):
-    """Decodes the messages of one type. It has the versions of all writers, as Protobuf has them:
-    by the numbers of the fields."""
+    """Decodes the messages of one type. It takes those of every version of the schema, since fields
+    have the same numbers in all of them."""
 
     kernel = staticmethod(protobuf_columns) if protobuf_columns else None
 
@@ -48,7 +48,7 @@ class ProtobufDecoder(PlannedDecoder):
         self.fields = pa.schema([declared.field(name) for name in order])
         self.name = f"{schema.name} in Protobuf"
         self.columns = KernelColumns(self._declared, 2 * MAX_DEPTH)
-        self.plan = plan_messages(self.descriptor)
+        self.plan = _plan_messages(self.descriptor)
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
         """See PlannedDecoder."""
@@ -66,6 +66,8 @@ class ProtobufDecoder(PlannedDecoder):
 
     @cached_property
     def _parsed(self) -> Any:
+        """The descriptor for parsing in Python: the library would keep only the last entry of a
+        key in a map."""
         return descriptor_of(self._schema, self._selected, maps_as_lists=True)
 
 
@@ -73,88 +75,93 @@ class ProtobufDecoder(PlannedDecoder):
 
 
 @dataclass(frozen=True)
-class _Field:
+class _FieldPlan:
+    """How the kernel decodes a field."""
+
     kind: ProtobufKind
     name: str
     number: int
     target: TargetColumn
-    fields: tuple[_Field, ...] = ()
-    """Fields of a message, by their numbers."""
+    fields: tuple[_FieldPlan, ...] = ()
+    """Of a message its fields, by their numbers; of an enum its symbols."""
     is_repeated: bool = False
     has_default: bool = False
+    """Whether a missing field has the default of its type, rather than null."""
     is_message: bool = False
-    oneof: int = 0
-    """One more than the place of the member before, or of its own; 0: it is in none."""
+    previous_member: int = 0
+    """Of a field in a oneof: 1 + the index of the member before it, of its own for the first."""
 
 
-def plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
-    """The plan of a message for the kernel, and the names of its fields."""
-    columns = pa.struct(list(fields_of(message)))
-    fields = _fields(message, TargetColumn(0, columns), frozenset({message.full_name}))
+def _plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
+    """Return the plan of a message for the kernel, and the names of its fields."""
+    root = TargetColumn(0, pa.struct(list(fields_of(message))))
+    fields = _plan_fields(message, root, frozenset({message.full_name}))
     plan, names = bytearray(), []
 
-    def add(field: _Field) -> None:
+    def add(field: _FieldPlan) -> None:
         plan.extend(
             _FIELD.pack(
                 *(field.kind, field.is_repeated, field.has_default, field.is_message),
-                *(field.number, field.target.number, field.oneof, len(field.fields)),
+                *(field.number, field.target.number, field.previous_member, len(field.fields)),
             )
         )
         names.append(field.name.encode())
         for child in field.fields:
             add(child)
 
-    add(_Field(ProtobufKind.MESSAGE, "", 0, TargetColumn(0, columns), fields))
+    add(_FieldPlan(ProtobufKind.MESSAGE, "", 0, root, fields))
     return bytes(plan), tuple(names)
 
 
-def _fields(message: Any, target: TargetColumn, ancestors: frozenset[str]) -> tuple[_Field, ...]:
-    """The fields of a message in a STRUCT, by their numbers."""
-    planned = []
-    members: dict[str, int] = {}
+def _plan_fields(
+    message: Any, target: TargetColumn, ancestors: frozenset[str]
+) -> tuple[_FieldPlan, ...]:
+    """Return the plans of a message's fields, by their numbers. `target`: its column, a STRUCT;
+    `ancestors`: the messages that it is in, and itself."""
+    plans = []
+    last_members: dict[str, int] = {}  # by their oneofs
     is_entry = bool(message.GetOptions().map_entry)
     by_number = sorted(enumerate(message.fields), key=lambda declared: declared[1].number)
-    for at, (column, declared) in enumerate(by_number):
-        field = _field(declared, target.child(column), ancestors, is_entry=is_entry)
-        group = declared.containing_oneof
-        if group is not None and len(group.fields) > 1:
-            before = members.get(group.name, at)
-            members[group.name] = at
-            field = replace(field, oneof=before + 1)
-        planned.append(field)
-    return tuple(planned)
+    for at, (column, field) in enumerate(by_number):
+        plan = _plan_field(field, target.child(column), ancestors, is_entry=is_entry)
+        oneof = field.containing_oneof
+        if oneof is not None and len(oneof.fields) > 1:
+            plan = replace(plan, previous_member=1 + last_members.get(oneof.name, at))
+            last_members[oneof.name] = at
+        plans.append(plan)
+    return tuple(plans)
 
 
-def _field(
+def _plan_field(
     field: Any, target: TargetColumn, ancestors: frozenset[str], *, is_entry: bool
-) -> _Field:
+) -> _FieldPlan:
+    """Return the plan of a field. `is_entry`: whether it is in an entry of a map, or a wrapper."""
     message, kind = field.message_type, kind_of(field, ancestors)
-    several = field.is_repeated
-    value = target.child(0) if several else target
-    fields: tuple[_Field, ...] = ()
+    value = target.child(0) if field.is_repeated else target
+    fields: tuple[_FieldPlan, ...] = ()
     match kind:
         case ProtobufKind.MAP:
-            fields = _fields(message, value, ancestors)
+            fields = _plan_fields(message, value, ancestors)
         case ProtobufKind.MESSAGE:
-            fields = _fields(message, value, ancestors | {message.full_name})
+            fields = _plan_fields(message, value, ancestors | {message.full_name})
         case ProtobufKind.WRAPPER:
-            inner = _field(message.fields_by_name["value"], value, ancestors, is_entry=True)
-            fields = (inner,)
+            wrapped = message.fields_by_name["value"]
+            fields = (_plan_field(wrapped, value, ancestors, is_entry=True),)
         case ProtobufKind.ENUM:
             names: dict[int, str] = {}
-            for symbol in field.enum_type.values:
+            for symbol in field.enum_type.values:  # the first one of several aliases
                 names.setdefault(symbol.number, symbol.name)
             fields = tuple(
-                _Field(ProtobufKind.STRING, names[number], number, value)
-                for number in sorted(names)
+                _FieldPlan(ProtobufKind.STRING, name, number, value)
+                for number, name in sorted(names.items())
             )
-    return _Field(
+    return _FieldPlan(
         kind,
         field.name,
         field.number,
         target,
         fields,
-        is_repeated=several,
+        is_repeated=field.is_repeated,
         has_default=message is None and (is_entry or not field.has_presence),
         is_message=message is not None,
     )

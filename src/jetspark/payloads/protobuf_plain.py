@@ -9,7 +9,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.columns import PayloadMisfit, Problem, check_decoded_size, min_value_bytes
+from jetspark.payloads.columns import (
+    KernelMisfit,
+    PayloadMisfit,
+    Problem,
+    check_decoded_size,
+    min_value_bytes,
+)
 from jetspark.payloads.protobuf_schema import ProtobufKind, is_map, kind_of, library
 from jetspark.years import FIRST_SECOND, LAST_SECOND
 
@@ -20,27 +26,28 @@ _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 
 def decode(
     message: Any, parsed: Any, fields: Sequence[pa.Field], payloads: pa.BinaryArray, name: str
-) -> tuple[list[pa.Array], list[str | None], list[tuple[int, int, bytes, bytes]]]:
-    """Return the columns; why payloads are no messages, or null; and what does not fit.
+) -> tuple[list[pa.Array], list[str | None], list[KernelMisfit]]:
+    """Return the columns; for each payload why it is no message, or None; and what does not fit.
 
     `message`: the descriptor; `parsed`: that with `maps_as_lists`, since the library would keep
-    only the last entry of a key. Raises Undecodable for what becomes too large.
+    only the last entry of a key. Raises Undecodable if the columns become too large.
     """
     parse = library("google.protobuf.message_factory").GetMessageClass(parsed).FromString
     decode_error = library("google.protobuf.message").DecodeError
-    rows, misfits = [], []
+    rows: list[dict[str, Any]] = []
+    misfits: list[KernelMisfit] = []
     reasons: list[str | None] = []
     size = 0
     for number, payload in enumerate(payloads.to_pylist()):
         row: dict[str, Any] = {}
         reason = None
         try:
-            row = _row(parse(payload or b""), message, frozenset({message.full_name}))
+            row = _read_message(parse(payload or b""), message, frozenset({message.full_name}))
         except PayloadMisfit as error:
             misfits.append(error.at_row(number))
         except (decode_error, UnicodeDecodeError) as error:
             reason = f"The payload is not {name}: {error}."
-        size += sum(_size(row.get(field.name), field.type) for field in fields)
+        size += sum(_item_bytes(row.get(field.name), field.type) for field in fields)
         check_decoded_size(size)
         rows.append(row)
         reasons.append(reason)
@@ -48,47 +55,51 @@ def decode(
     return columns, reasons, misfits
 
 
-def _size(value: Any, kind: pa.DataType) -> int:
-    """The bytes of items in lists and maps, and of texts, which may be symbols."""
+def _item_bytes(value: Any, kind: pa.DataType) -> int:
+    """Count the bytes of items in lists and maps, and of texts, which may be symbols: what a few
+    bytes of a payload can become many of."""
     if value is None or not pa.types.is_nested(kind):
         return len(value) if kind == pa.string() and value else 0
     if pa.types.is_struct(kind):
-        return sum(_size(value[field.name], field.type) for field in kind)
-    of = kind.item_type if pa.types.is_map(kind) else kind.value_type
-    item_size = min_value_bytes(of)
+        return sum(_item_bytes(value[field.name], field.type) for field in kind)
+    item_type = kind.item_type if pa.types.is_map(kind) else kind.value_type
+    item_size = min_value_bytes(item_type)
     items = [entry[1] for entry in value] if pa.types.is_map(kind) else value
-    return sum(item_size + _size(item, of) for item in items)
+    return sum(item_size + _item_bytes(item, item_type) for item in items)
 
 
-def _row(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, Any]:
+def _read_message(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, Any]:
+    """Return the fields of a parsed message, for PyArrow. Raises PayloadMisfit."""
     row = {}
     for field in descriptor.fields:
         try:
-            row[field.name] = _of_field(message, field, ancestors)
+            row[field.name] = _read_field(message, field, ancestors)
         except PayloadMisfit as error:
             error.path = f".{field.name}{error.path}"
             raise
     return row
 
 
-def _of_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
+def _read_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
+    """Return the value of a field, None if it is not set, and of a map pairs of key and value."""
     value = getattr(message, field.name)
     if is_map(field):
         item = field.message_type.fields_by_name["value"]
         return [
             (entry.key, None)
             if item.message_type is not None and not entry.HasField("value")
-            else (entry.key, _value(item, entry.value, ancestors))
+            else (entry.key, _read_value(item, entry.value, ancestors))
             for entry in value
         ]
     if field.is_repeated:
-        return [_value(field, item, ancestors) for item in value]
+        return [_read_value(field, item, ancestors) for item in value]
     if field.has_presence and not message.HasField(field.name):
         return None
-    return _value(field, value, ancestors)
+    return _read_value(field, value, ancestors)
 
 
-def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
+def _read_value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
+    """Return a value of a field, for PyArrow: the name of a symbol, microseconds of a time."""
     if field.enum_type is not None:
         symbol = field.enum_type.values_by_number.get(value)
         return str(value) if symbol is None else symbol.name
@@ -96,7 +107,7 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
         case ProtobufKind.UINT64 | ProtobufKind.FIXED64:
             return Decimal(value)
         case ProtobufKind.WRAPPER:
-            return _value(field.message_type.fields_by_name["value"], value.value, ancestors)
+            return _read_value(field.message_type.fields_by_name["value"], value.value, ancestors)
         case ProtobufKind.BYTES if field.message_type is not None:
             return value.SerializeToString()
         case ProtobufKind.TIMESTAMP:
@@ -110,11 +121,14 @@ def _value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
         case ProtobufKind.TIME_OF_DAY:
             return _time_of_day(value)
         case ProtobufKind.MESSAGE:
-            return _row(value, field.message_type, ancestors | {field.message_type.full_name})
+            return _read_message(
+                value, field.message_type, ancestors | {field.message_type.full_name}
+            )
     return value
 
 
 def _duration(seconds: int, nanos: int) -> int:
+    """Return the microseconds of a duration, whose parts have the same sign."""
     if abs(seconds) > _MAX_DURATION_SECONDS or abs(nanos) >= _NANOS or seconds * nanos < 0:
         raise PayloadMisfit(Problem.TIME)
     micros = abs(nanos) // 1000
@@ -122,6 +136,7 @@ def _duration(seconds: int, nanos: int) -> int:
 
 
 def _date(value: Any) -> int:
+    """Return the days since 1970 of a google.type.Date."""
     try:
         return date(value.year, value.month, value.day).toordinal() - _FIRST_DAY
     except (ValueError, OverflowError):
@@ -129,6 +144,7 @@ def _date(value: Any) -> int:
 
 
 def _time_of_day(value: Any) -> int:
+    """Return the microseconds since midnight of a google.type.TimeOfDay."""
     parts = (value.hours, value.minutes, value.seconds, value.nanos)
     limits = (24, 59, 60, _NANOS - 1)
     if not all(0 <= number <= limit for number, limit in zip(parts, limits, strict=True)):
@@ -141,18 +157,18 @@ def _time_of_day(value: Any) -> int:
 
 
 def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
-    """The messages of rows. `rows`: a result of `ProtobufEncoder.checked`."""
+    """Return the messages of rows. `rows`: a result of `ProtobufEncoder.convert_rows`."""
     create = library("google.protobuf.message_factory").GetMessageClass(message)
     payloads = []
     for row in rows.to_pylist():
         written = create()
-        _fill(written, row)
+        _set_fields(written, row)
         payloads.append(written.SerializeToString())
     return payloads
 
 
-def _fill(message: Any, row: dict[str, Any] | bytes) -> None:
-    """Give a message the values of a row, or of one that contains itself, which is bytes."""
+def _set_fields(message: Any, row: dict[str, Any] | bytes) -> None:
+    """Set the fields of a message to those of a row. A message that contains itself is bytes."""
     if isinstance(row, bytes):
         message.MergeFromString(row)
         return
@@ -169,14 +185,14 @@ def _fill(message: Any, row: dict[str, Any] | bytes) -> None:
                     items[entry["key"]] = entry["value"]
                 else:
                     items[entry["key"]].Clear()
-                    _fill(items[entry["key"]], entry["value"])
+                    _set_fields(items[entry["key"]], entry["value"])
         elif inner is None and field.is_repeated:
             getattr(message, name).extend(value)
         elif inner is None:
             setattr(message, name, value)
         elif field.is_repeated:
             for item in value:
-                _fill(getattr(message, name).add(), item)
+                _set_fields(getattr(message, name).add(), item)
         else:
             getattr(message, name).SetInParent()
-            _fill(getattr(message, name), value)
+            _set_fields(getattr(message, name), value)

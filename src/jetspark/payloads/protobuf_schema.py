@@ -25,16 +25,16 @@ from jetspark.payloads.decoder import Undecodable
 from jetspark.payloads.schema import PayloadSchema, UnusableSchema, is_proto_source
 
 _INSTALL: Final = "pip install 'jetspark[protobuf]'"
-_MAIN: Final = "schema.proto"
+_SCHEMA_FILE: Final = "schema.proto"
 COMPILE_TIMEOUT: Final = 60.0
-"""Seconds for protoc, which takes a tenth of a second for a schema of people's."""
+"""Seconds for protoc, which takes a tenth of a second for an ordinary schema."""
 MAX_SOURCE_CHARS: Final = 4 << 20
 MAX_FIELDS: Final = 10_000
 """Fields of a message, where each use of another message counts as all of its fields, so that a few
 lines cannot become any number of columns."""
 MAX_DEPTH: Final = 60
 """Messages within each other: Arrow's interface for C takes 64 types."""
-_FILE: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
+_FILE_NAME: Final = re.compile(r"[^\x00-\x1f\\]{1,200}")
 _POSITION: Final = re.compile(r"(\d+):(\d+): *")
 
 
@@ -42,10 +42,12 @@ _POSITION: Final = re.compile(r"(\d+):(\d+): *")
 
 
 def message_of(schema: PayloadSchema) -> PayloadSchema:
-    """The schema as a descriptor set with its message's full name, which is that of the only one,
-    or of the first one of the file, if none is given. Raises ConfigError."""
-    files, last = _descriptors(schema)
-    names = list(_messages(last))
+    """Return the schema as a descriptor set, with the full name of its message.
+
+    Without a name it is the first message of the file. Raises ConfigError.
+    """
+    files, own_file = _parse_descriptors(schema)
+    names = list(_message_names(own_file))
     message = schema.name or (names[0] if names else "")
     full = [name for name in names if message in (name, name.rpartition(".")[2])]
     if not full:
@@ -57,7 +59,7 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
 
 
 def schema_of_module(name: str) -> PayloadSchema:
-    """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
+    """Return the schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
     module, _, message = name.partition(":")
     try:
         descriptor = getattr(import_module(module), message).DESCRIPTOR
@@ -78,13 +80,14 @@ def schema_of_module(name: str) -> PayloadSchema:
     return PayloadSchema("protobuf", text, descriptor.full_name)
 
 
-def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
-    """A descriptor set with all files, and the schema's own file, which is the last one."""
+def _parse_descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
+    """Return a descriptor set with all files, and the schema's own file, which is the last one.
+    Raises ConfigError."""
     text = schema.text
     files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
     try:
         files.ParseFromString(
-            _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
+            _compile(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
         )
         descriptors = list(files.file)
     except (binascii.Error, library("google.protobuf.message").DecodeError):
@@ -103,18 +106,19 @@ def check_compiler() -> None:
     library("grpc_tools")
 
 
-def _compiled(schema: PayloadSchema) -> bytes:
-    """The descriptor set of a .proto file and what it imports."""
+def _compile(schema: PayloadSchema) -> bytes:
+    """Return the descriptor set of a .proto file and what it imports. Raises ConfigError."""
     check_compiler()
-    compiled = _compiled_or_reason(schema)
+    compiled = _compile_or_explain(schema)
     if isinstance(compiled, str):
         raise UnusableSchema(compiled)
     return compiled
 
 
 @lru_cache(maxsize=100)
-def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
-    """Return the descriptor set or why there is none; payloads may name the schema again."""
+def _compile_or_explain(schema: PayloadSchema) -> bytes | str:
+    """Return the descriptor set, or why there is none. Both are remembered, since payloads may name
+    the schema again."""
     if len(schema.text) + sum(len(file.text) for file in schema.references) > MAX_SOURCE_CHARS:
         return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
     with tempfile.TemporaryDirectory() as folder:
@@ -122,17 +126,17 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
         sources, descriptors = root / "sources", root / "descriptors"
         sources.mkdir()
         for file in schema.references:
-            path = (sources / file.name).resolve() if _FILE.fullmatch(file.name) else sources
+            path = (sources / file.name).resolve() if _FILE_NAME.fullmatch(file.name) else sources
             if sources not in path.parents:
                 return f"The Protobuf schema imports {safe_repr(file.name)}, outside of its folder."
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(file.text, "utf-8")
-        (sources / _MAIN).write_text(schema.text, "utf-8")
+        (sources / _SCHEMA_FILE).write_text(schema.text, "utf-8")
         try:
             protoc = subprocess.run(  # noqa: S603
                 [
                     *module_command("grpc_tools.protoc", f"-I{sources}"),
-                    *("--include_imports", f"--descriptor_set_out={descriptors}", _MAIN),
+                    *("--include_imports", f"--descriptor_set_out={descriptors}", _SCHEMA_FILE),
                 ],
                 capture_output=True,
                 check=False,
@@ -144,19 +148,19 @@ def _compiled_or_reason(schema: PayloadSchema) -> bytes | str:
             lines = protoc.stderr.decode("utf-8", "replace").strip().splitlines() or [
                 "protoc failed"
             ]
-            last = lines[-1].replace(f"{sources}/", "").removeprefix(f"{_MAIN}:")
-            return f"The Protobuf schema cannot be compiled: {_by_line(last)}"
+            last = lines[-1].replace(f"{sources}/", "").removeprefix(f"{_SCHEMA_FILE}:")
+            return f"The Protobuf schema cannot be compiled: {_readable_position(last)}"
         return descriptors.read_bytes()
 
 
-def _by_line(text: str) -> str:
-    """`3:5: …`, as people read it."""
+def _readable_position(text: str) -> str:
+    """Return an error of protoc, such as `3:5: …`, with the position in words."""
     match = _POSITION.match(text)
     return text if match is None else f"line {match[1]}, column {match[2]}: {text[match.end() :]}"
 
 
-def _messages(file: Any) -> Iterator[str]:
-    """The full names of a file's messages, each before those in it."""
+def _message_names(file: Any) -> Iterator[str]:
+    """Yield the full names of a file's messages, each before those in it."""
 
     def names(messages: Any, before: str) -> Iterator[str]:
         for message in messages:
@@ -168,8 +172,8 @@ def _messages(file: Any) -> Iterator[str]:
 
 
 def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
-    """The full name of the message that a frame has the path of. Raises Undecodable."""
-    _, file = _descriptors(schema)
+    """Return the full name of the message at a path, as a frame has it. Raises Undecodable."""
+    _, file = _parse_descriptors(schema)
     messages, parts = file.message_type, [file.package] if file.package else []
     try:
         for at in path:
@@ -181,8 +185,8 @@ def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
 
 
 def path_of(schema: PayloadSchema) -> tuple[int, ...]:
-    """The path of the message that has the schema's name: the inverse of `name_at`."""
-    _, file = _descriptors(schema)
+    """Return the path of the message that has the schema's name: the inverse of `name_at`."""
+    _, file = _parse_descriptors(schema)
     messages, path = file.message_type, []
     for name in schema.name.removeprefix(f"{file.package}.").split("."):
         path.append([nested.name for nested in messages].index(name))
@@ -198,13 +202,13 @@ def descriptor_of(
     `schema`: a result of `message_of`; `fields`: the selected ones, None for all; `maps_as_lists`:
     whether maps are lists of their entries, in which a key may come twice. Raises ConfigError.
     """
-    files, _ = _descriptors(schema)
+    files, _ = _parse_descriptors(schema)
     pool = library("google.protobuf.descriptor_pool").DescriptorPool()
     try:
         for file in files.file:
             if maps_as_lists:
                 _unmark_maps(file.message_type)
-            pool.Add(_only(file, schema.name, fields))
+            pool.Add(_select_fields(file, schema.name, fields))
         descriptor = pool.FindMessageTypeByName(schema.name)
         _check_size(descriptor)
         _check_groups(descriptor)
@@ -220,7 +224,7 @@ def descriptor_of(
 
 
 def _find_message(file: Any, message: str) -> Any:
-    """The message of a file; None if it is not there."""
+    """Return the descriptor of a message by its full name; None if the file does not have it."""
     package, messages = file.package, file.message_type
     inside = message.removeprefix(f"{package}.") if package else message
     descriptor: Any = None
@@ -233,13 +237,14 @@ def _find_message(file: Any, message: str) -> Any:
 
 
 def field_names(schema: PayloadSchema) -> list[str]:
-    """All fields of the message. `schema`: a result of `message_of`."""
-    files = (_find_message(file, schema.name) for file in _descriptors(schema)[0].file)
+    """Return the names of all fields of the message. `schema`: a result of `message_of`."""
+    files = (_find_message(file, schema.name) for file in _parse_descriptors(schema)[0].file)
     return [field.name for message in filter(None, files) for field in message.field]
 
 
-def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
-    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+def _select_fields(file: Any, message: str, fields: Collection[str] | None) -> Any:
+    """Return the file, with only these fields in the message: a parser skips others as unknown.
+    None: all fields."""
     descriptor = _find_message(file, message)
     if fields is None or descriptor is None:
         return file
@@ -270,6 +275,7 @@ def _check_groups(message: Any) -> None:
 
 
 def _has_group(field: Any, seen: set[str]) -> bool:
+    """Return whether a field is a group, or has one in it. `seen`: messages looked at before."""
     if field.type == field.TYPE_GROUP:
         return True
     inner = field.message_type
@@ -280,13 +286,15 @@ def _has_group(field: Any, seen: set[str]) -> bool:
 
 
 def _unmark_maps(messages: Iterable[Any]) -> None:
+    """Make maps lists of their entries, at any depth."""
     for message in messages:
         message.options.ClearField("map_entry")
         _unmark_maps(message.nested_type)
 
 
 def _check_well_known(pool: Any, reduced: str) -> None:
-    """Raise ConfigError for a message of Protobuf's own that lacks its fields, except `reduced`."""
+    """Raise ConfigError for a message of Protobuf's own that lacks its fields. `reduced`: the name
+    of a message that has only the selected ones."""
     for name in _WELL_KNOWN_FIELDS.keys() - {reduced}:
         fields = _WELL_KNOWN_FIELDS[name]
         try:
@@ -326,6 +334,7 @@ def _check_size(message: Any) -> None:
 
 
 def library(name: str) -> Any:
+    """Import a module of Protobuf's library. Raises ConfigError if it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -416,7 +425,7 @@ _WELL_KNOWN_FIELDS: Final = {
 
 
 def is_map(field: Any) -> bool:
-    """Whether a field is a map."""
+    """Return whether a field is a map."""
     message = field.message_type
     return message is not None and bool(message.GetOptions().map_entry)
 
@@ -436,29 +445,31 @@ def kind_of(field: Any, ancestors: frozenset[str]) -> ProtobufKind:
 
 
 def fields_of(message: Any) -> pa.Schema:
-    """The columns of a message's fields, in the order of its declaration."""
-    return pa.schema(_columns(message, frozenset({message.full_name})))
+    """Return the columns of a message's fields, in the order of its declaration."""
+    return pa.schema(_message_columns(message, frozenset({message.full_name})))
 
 
-def _columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
-    return [pa.field(field.name, _type(field, ancestors)) for field in message.fields]
+def _message_columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
+    """Return the columns of a message. `ancestors`: the messages that it is in, and itself."""
+    return [pa.field(field.name, _field_type(field, ancestors)) for field in message.fields]
 
 
-def _type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+def _field_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
     if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        return pa.map_(_type_of_value(key, ancestors), _type_of_value(value, ancestors))
-    kind = _type_of_value(field, ancestors)
+        return pa.map_(_value_type(key, ancestors), _value_type(value, ancestors))
+    kind = _value_type(field, ancestors)
     return pa.list_(pa.field("element", kind)) if field.is_repeated else kind
 
 
-def _type_of_value(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+def _value_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+    """Return the type of a field's values, which are the items of a repeated one."""
     message = field.message_type
     match kind_of(field, ancestors):
         case ProtobufKind.WRAPPER:
-            return _type_of_value(message.fields_by_name["value"], ancestors)
+            return _value_type(message.fields_by_name["value"], ancestors)
         case ProtobufKind.MESSAGE:
-            return pa.struct(_columns(message, ancestors | {message.full_name}))
+            return pa.struct(_message_columns(message, ancestors | {message.full_name}))
         case ProtobufKind.BYTES if message is not None:
             return pa.binary()
     return (_SCALARS[field.type] if message is None else _WELL_KNOWN[message.full_name])[1]

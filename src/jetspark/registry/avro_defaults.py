@@ -34,17 +34,19 @@ def wrong_defaults(schema: Any) -> Iterator[str]:
                     todo.append(field.type)
                     if field.has_default and not _fits(field.type, field.default):
                         default = json.dumps(field.default)
-                        kind = _name(field.type)
+                        kind = _type_name(field.type)
                         yield f"the default {default} of {part.fullname}.{field.name} is no {kind}"
 
 
-def _name(schema: Any) -> str:
+def _type_name(schema: Any) -> str:
+    """Return the name of a type for a sentence."""
     if schema.type == "union":
-        return " or ".join(map(_name, schema.schemas))
+        return " or ".join(map(_type_name, schema.schemas))
     return str(getattr(schema, "fullname", schema.type))
 
 
 def _fits(schema: Any, value: Any) -> bool:
+    """Return whether a default in JSON is a value of a type."""
     match schema.type:
         case "null":
             return value is None
@@ -64,13 +66,13 @@ def _fits(schema: Any, value: Any) -> bool:
         case "enum":
             return value in schema.symbols
         case "array":
-            return isinstance(value, list) and all(_fits(schema.items, one) for one in value)
+            return isinstance(value, list) and all(_fits(schema.items, item) for item in value)
         case "map":
             return isinstance(value, dict) and all(
-                _fits(schema.values, one) for one in value.values()
+                _fits(schema.values, item) for item in value.values()
             )
         case "union" | "error_union":
-            return any(_fits(one, value) for one in schema.schemas)
+            return any(_fits(branch, value) for branch in schema.schemas)
         case _:
             return isinstance(value, dict) and all(
                 _fits(field.type, value[field.name]) if field.name in value else field.has_default
@@ -79,4 +81,5 @@ def _fits(schema: Any, value: Any) -> bool:
 
 
 def _is_bytes(value: Any) -> bool:
+    """Return whether a value is a text whose characters each stand for a byte."""
     return isinstance(value, str) and all(char <= _LAST_BYTE for char in value)

@@ -68,7 +68,7 @@ class SchemaRegistry:
         revision: int | None = None,
         format: str | None = None,
     ) -> documents.Schema:
-        """A schema. `format`: needed for a name that exists in several formats."""
+        """Get a schema. `format`: needed for a name that exists in several formats."""
         ref = _schema_ref(name, format, version, revision)
         answer = await self._request(
             documents.Verb.GET, ref.subject_tail, documents.GetRequest(), documents.GetResponse
@@ -102,7 +102,7 @@ class SchemaRegistry:
         )
 
     async def schemas(self, filter: str | None = None) -> list[documents.Schema]:
-        """Every version and revision; `filter`: only of names that match it, as in "orders.*"."""
+        """List every version and revision; `filter`: only of names that match, as in "orders.*"."""
         request = documents.ListRequest(filter=filter)
         try:
             part = await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
@@ -110,7 +110,7 @@ class SchemaRegistry:
         except ServiceError as error:
             if error.code != documents.Code.TOO_LARGE:
                 raise
-        # It is a registry of ours, which answers by parts, too.
+        # It is a registry of ours, which can answer in parts.
         schemas: list[documents.Schema] = []
         after: str | None = ""
         while after is not None:
@@ -137,8 +137,9 @@ class SchemaRegistry:
     ) -> AnswerT:
         subject = documents.request_subject(verb, tail)
         payload = encode_document(to_wire(request))
-        asks = verb in (documents.Verb.GET, documents.Verb.LIST)  # the others may not be sent twice
-        send = self._client.ask if asks else self._client.request
+        # Only what changes nothing may be sent twice.
+        is_read = verb in (documents.Verb.GET, documents.Verb.LIST)
+        send = self._client.ask if is_read else self._client.request
         try:
             reply = await send(subject, payload, timeout=self._timeout)
         except NoRespondersError:
@@ -147,7 +148,7 @@ class SchemaRegistry:
 
 
 def check_format(format: str) -> str:
-    """The format. Raises ConfigError."""
+    """Return the format. Raises ConfigError for an unknown one."""
     if format not in documents.FORMATS:
         raise ConfigError(f"format is one of {', '.join(documents.FORMATS)}, not {format!r}.")
     return format
@@ -156,6 +157,7 @@ def check_format(format: str) -> str:
 def _schema_ref(
     name: str, format: str | None, version: int | None, revision: int | None
 ) -> documents.SchemaRef:
+    """Return the reference to a schema. Raises ConfigError and BadNameError."""
     for option, number in (("version", version), ("revision", revision)):
         if number is not None:
             check_whole(option, number)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from avro.schema import Schema as AvroSchema
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-_SMALLEST: Final = (
+_SMALLEST_SCHEMAS: Final = (
     PayloadSchema("avro", '"null"'),
     PayloadSchema("protobuf", "CgUiAwoBTQ=="),  # one file with the message M
     PayloadSchema("json", "{}"),
@@ -48,16 +48,16 @@ def load_rules() -> None:
 
     Raises ModuleNotFoundError.
     """
-    for schema in _SMALLEST:
+    for schema in _SMALLEST_SCHEMAS:
         check_definition(schema)
         incompatibilities(schema, schema)
     import_module("grpc_tools")  # which compiles, in a process of its own
 
 
 def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list[str]:
-    """Why `new` may not follow `previous`; empty: it may. `policy`: a word of the protocol.
+    """Return why `new` may not follow `previous`; empty: it may. `policy`: one of POLICIES.
 
-    Raises ConfigError for a schema that is none of its format.
+    Raises ConfigError for a schema that is invalid in its format.
     """
     reasons = []
     if policy in ("backwards", "full"):
@@ -69,13 +69,14 @@ def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list
 
 
 def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]:
-    """Why `reader` does not read what was written with `writer`. Raises ConfigError."""
+    """Return why `reader` does not read what was written with `writer`; empty: it does. Raises
+    ConfigError."""
     try:
         if reader.format == "avro":
-            return _avro_reasons(_avro(reader), _avro(writer))
+            return _find_avro_incompatibilities(_parse_avro(reader), _parse_avro(writer))
         if reader.format == "protobuf":
-            return find_losses(_files(reader), _files(writer))
-        return find_disallowed(_json_schema(reader), _json_schema(writer))
+            return find_losses(_parse_protobuf(reader), _parse_protobuf(writer))
+        return find_disallowed(_parse_json_schema(reader), _parse_json_schema(writer))
     except RecursionError:
         return ["they are nested too deep to be compared"]
     except TooComplex:
@@ -83,14 +84,14 @@ def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]
 
 
 def check_definition(schema: PayloadSchema) -> None:
-    """Raise ConfigError for a schema that is none of its format, or contradicts itself."""
+    """Raise ConfigError for a schema that is invalid in its format, or contradicts itself."""
     try:
         if schema.format == "avro":
-            if problem := next(wrong_defaults(_avro(schema)), None):
+            if problem := next(wrong_defaults(_parse_avro(schema)), None):
                 raise ConfigError(f"It is no Avro schema: {problem}.")
         elif schema.format == "protobuf":
-            _files(schema)
-        elif missing := _dangling(_json_schema(schema)):
+            _parse_protobuf(schema)
+        elif missing := _find_dangling_ref(_parse_json_schema(schema)):
             raise ConfigError(f"It is no JSON Schema: there is nothing at its $ref {missing!r}.")
     except RecursionError:
         raise ConfigError("It is nested too deep.") from None
@@ -99,7 +100,8 @@ def check_definition(schema: PayloadSchema) -> None:
 # -- Avro ------------------------------------------------------------------------------------------
 
 
-def _avro(schema: PayloadSchema) -> AvroSchema:
+def _parse_avro(schema: PayloadSchema) -> AvroSchema:
+    """Parse a schema and those that it refers to. Raises ConfigError."""
     from avro.errors import AvroException
     from avro.name import Names
     from avro.schema import make_avsc_object
@@ -112,7 +114,7 @@ def _avro(schema: PayloadSchema) -> AvroSchema:
             avro_schema = make_avsc_object(document, names)
         return avro_schema
     except (AvroException, ValueError, RecursionError) as error:
-        problem = next(_missing_members(document), str(error).removesuffix("."))
+        problem = next(_find_missing_members(document), str(error).removesuffix("."))
         raise ConfigError(f"It is no Avro schema: {problem}.") from None
 
 
@@ -126,11 +128,12 @@ _MEMBERS: Final = {
 }
 
 
-def _missing_members(definition: Any, kind: str = "") -> Iterator[str]:
-    """The members that a definition in JSON lacks, which the library does not always name."""
+def _find_missing_members(definition: Any, kind: str = "") -> Iterator[str]:
+    """Yield what a definition in JSON lacks, since the library's errors do not always name it.
+    `kind`: of the definition, where its place says it."""
     if isinstance(definition, list):
         for part in definition:
-            yield from _missing_members(part)
+            yield from _find_missing_members(part)
     elif isinstance(definition, dict):
         type_ = definition.get("type")
         kind = kind or (type_ if isinstance(type_, str) else "schema")
@@ -139,12 +142,12 @@ def _missing_members(definition: Any, kind: str = "") -> Iterator[str]:
             if part not in definition:
                 yield f"the {kind}{named} has no {part!r}"
         for part in fields if isinstance(fields := definition.get("fields"), list) else ():
-            yield from _missing_members(part, "field")
+            yield from _find_missing_members(part, "field")
         for part in (type_, definition.get("items"), definition.get("values")):
-            yield from _missing_members(part)
+            yield from _find_missing_members(part)
 
 
-def _avro_reasons(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+def _find_avro_incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
     from avro.compatibility import (
         ReaderWriterCompatibilityChecker,
         SchemaCompatibilityResult,
@@ -184,6 +187,7 @@ _MAX_REASONS: Final = 100
 
 
 def _logical_type(schema: AvroSchema) -> str | None:
+    """Return the logical type of a schema, a decimal with its digits; None if it has none."""
     properties = schema.other_props
     name = properties.get("logicalType")
     if name == "decimal":
@@ -194,8 +198,8 @@ def _logical_type(schema: AvroSchema) -> str | None:
 # -- Protobuf, JSON Schema -------------------------------------------------------------------------
 
 
-def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
-    """The file of the schema, behind those that it imports."""
+def _parse_protobuf(schema: PayloadSchema) -> list[FileDescriptorProto]:
+    """Return the file of the schema, behind those that it imports. Raises ConfigError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     from jetspark.payloads.protobuf_schema import message_of  # it imports Arrow
@@ -204,7 +208,8 @@ def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
     return list(FileDescriptorSet.FromString(base64.b64decode(message.text)).file)
 
 
-def _json_schema(schema: PayloadSchema) -> Any:
+def _parse_json_schema(schema: PayloadSchema) -> Any:
+    """Parse a JSON Schema. Raises ConfigError for one that its draft does not allow."""
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
 
@@ -225,8 +230,9 @@ def _json_schema(schema: PayloadSchema) -> Any:
     return document
 
 
-def _dangling(schema: Any) -> str | None:
-    """A reference into this document that leads to nothing; those to other documents may."""
+def _find_dangling_ref(schema: Any) -> str | None:
+    """Return a reference within the document that leads to nothing, if there is one. References to
+    other documents are not followed."""
     from jsonschema.validators import validator_for
     from referencing import Registry, Resource
     from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable

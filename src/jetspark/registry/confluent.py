@@ -43,7 +43,7 @@ _ATTEMPTS: Final = 4
 _PAUSES: Final = Backoff(0.25, 2.0)
 _FORMATS: Final = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json"}
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
-_PASSING: Final = (408, 425, 429, 500, 502, 503, 504)
+_TEMPORARY: Final = (408, 425, 429, 500, 502, 503, 504)
 _MAX_BYTES: Final = 4 << 20
 """Bytes of an answer; a registry that is kept in Kafka takes schemas of up to 1 MB."""
 _NO_SCHEMA: Final = (400, 404, 422)
@@ -56,16 +56,22 @@ _MAX_IDLE: Final = 20
 
 
 class _Reference(msgspec.Struct):
+    """A schema that another one refers to."""
+
     name: str
     subject: str
     version: int
 
 
-class _NotFound(msgspec.Struct):
+class _ErrorAnswer(msgspec.Struct):
+    """The document of an error."""
+
     error_code: int
 
 
-class _Answer(msgspec.Struct):
+class _SchemaAnswer(msgspec.Struct):
+    """The document of a schema."""
+
     schema: str
     schema_type: str | None = msgspec.field(default=None, name="schemaType")
     id: int | None = None
@@ -111,36 +117,42 @@ class ConfluentRegistry:
 
     def by_id(self, number: int) -> PayloadSchema:
         """The schema with this id."""
-        schema = self._schema(f"/schemas/ids/{number}", f"with id {number}", {})
+        schema = self._fetch_schema(f"/schemas/ids/{number}", f"with id {number}", {})
         return replace(schema, version=number)
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """A version of a subject, or its latest. A subject has one format."""
         if name in ("", ".", ".."):  # of a payload's header; parts of a path
             raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {name!r}.")
-        return replace(self._schema(*_of_subject(name, version), {}), name=name)
+        return replace(self._fetch_schema(*_version_path(name, version), {}), name=name)
 
-    def _schema(
+    def _fetch_schema(
         self, path: str, title: str, schemas: dict[str, PayloadSchema | None]
     ) -> PayloadSchema:
-        """`schemas`: those found for this question by now, by their paths; None: on the way."""
+        """Fetch a schema, with those that it refers to.
+
+        `title`: names it in errors; `schemas`: those that were fetched on the way to it, by path;
+        None while one is being fetched.
+        """
         answer = self._request_schema(path, title)
         kind = _FORMATS.get(answer.schema_type or "AVRO")
         if kind is None:
-            raise self._unusable(f"{title} is {answer.schema_type}")
+            raise self._unusable_error(f"{title} is {answer.schema_type}")
         schemas[path] = None
         size = sum(len(schema.text) for schema in schemas.values() if schema is not None)
         if size + len(answer.schema) > _MAX_BYTES:
-            raise self._unusable(f"{title} and those that it refers to are too large")
+            raise self._unusable_error(f"{title} and those that it refers to are too large")
         by_name: dict[str, PayloadSchema] = {}
         for reference in answer.references or ():
-            inner, its_name = _of_subject(reference.subject, reference.version)
-            if inner not in schemas:
+            inner_path, inner_title = _version_path(reference.subject, reference.version)
+            if inner_path not in schemas:
                 if len(schemas) >= _MAX_REFERENCES:
-                    raise self._unusable(f"{title} refers to more than {_MAX_REFERENCES} others")
-                self._schema(inner, its_name, schemas)
-            if (referred := schemas[inner]) is None:
-                raise self._unusable(f"{title} refers to others without an end")
+                    raise self._unusable_error(
+                        f"{title} refers to more than {_MAX_REFERENCES} others"
+                    )
+                self._fetch_schema(inner_path, inner_title, schemas)
+            if (referred := schemas[inner_path]) is None:
+                raise self._unusable_error(f"{title} refers to others without an end")
             by_name |= {inner.name: inner for inner in referred.references}
             by_name[reference.name] = replace(referred, name=reference.name, references=())
         named = cast("Literal['avro', 'protobuf', 'json']", kind)
@@ -149,34 +161,35 @@ class ConfluentRegistry:
         schemas[path] = schema
         return schema
 
-    def _unusable(self, problem: str) -> SchemaNotFoundError:
+    def _unusable_error(self, problem: str) -> SchemaNotFoundError:
         return SchemaNotFoundError(f"The schema registry {self.url}: its schema {problem}.")
 
-    def _request_schema(self, path: str, title: str) -> _Answer:
+    def _request_schema(self, path: str, title: str) -> _SchemaAnswer:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with Deadline(self.timeout) as deadline:
-                    status, body = self._reply(path, deadline)
+                    status, body = self._get(path, deadline)
                 if len(body) > _MAX_BYTES:
-                    raise self._unusable(f"{title} is larger than {_MAX_BYTES >> 20} MiB")
+                    raise self._unusable_error(f"{title} is larger than {_MAX_BYTES >> 20} MiB")
                 if status == HTTPStatus.OK:
-                    return decode_json(body, _Answer, f"answer of {self.url}")
-                self._check(status, body, title)
-                problem, passes = f"HTTP status {status}", status in _PASSING
+                    return decode_json(body, _SchemaAnswer, f"answer of {self.url}")
+                self._check_refusal(status, body, title)
+                problem, is_temporary = f"HTTP status {status}", status in _TEMPORARY
             except (OSError, HTTPException) as error:
                 reason = error.reason if isinstance(error, URLError) else error
                 problem = str(reason) or type(reason).__name__
-                passes = not isinstance(reason, ssl.SSLCertVerificationError)
+                is_temporary = not isinstance(reason, ssl.SSLCertVerificationError)
             except DocumentError as error:
                 raise RegistryError(f"{error} Is this the URL of a schema registry?") from None
-            if not passes:
+            if not is_temporary:
                 break
             if attempt < _ATTEMPTS:
                 time.sleep(_PAUSES.pause(attempt))
         raise RegistryError(f"The schema registry {self.url} cannot be reached: {problem}.")
 
-    def _reply(self, path: str, deadline: Deadline) -> tuple[int, bytes]:
-        """The status and the body of an answer. Raises OSError and HTTPException."""
+    def _get(self, path: str, deadline: Deadline) -> tuple[int, bytes]:
+        """Request a path; return the status and the body of the answer. Raises OSError and
+        HTTPException."""
         url = urlsplit(self.url.rstrip("/") + path)
         headers = {"Accept": _ACCEPT}
         if (credentials := self._credentials()) is not None:
@@ -184,7 +197,7 @@ class ConfluentRegistry:
         direct = _is_loopback(str(url.hostname)) or proxy_bypass(url.netloc)
         if direct or url.scheme not in getproxies():
             target = url.path + (f"?{url.query}" if url.query else "")
-            status, body = _on_kept_connection(self, url.netloc, target, headers, deadline)
+            status, body = _get_on_idle_connection(self, url.netloc, target, headers, deadline)
             if status not in _REDIRECTS:
                 return status, body
         request = Request(url.geturl(), headers={"Accept": _ACCEPT})  # noqa: S310 (checked)
@@ -200,8 +213,8 @@ class ConfluentRegistry:
             with error:
                 return error.code, error.read(_MAX_BYTES + 1)
 
-    def _check(self, status: int, body: bytes, title: str) -> None:
-        """Raise what an answer without a schema means, except that there is none now."""
+    def _check_refusal(self, status: int, body: bytes, title: str) -> None:
+        """Raise the error that an answer without a schema means, if asking again is of no use."""
         if status in _NO_SCHEMA and _is_document(body):
             raise SchemaNotFoundError(f"The schema registry {self.url} has no schema {title}.")
         if status == HTTPStatus.NOT_FOUND:
@@ -209,7 +222,7 @@ class ConfluentRegistry:
                 f"There is no schema registry at {self.url}, which answers with HTTP status 404."
             )
         asker = self.user or ("this token" if self.token else "requests without credentials")
-        if status in _REFUSALS and self._answers():
+        if status in _REFUSALS and self._answers_anybody():
             raise SchemaNotFoundError(
                 f"The schema registry {self.url} does not give {asker} the schema {title} (HTTP "
                 f"status {status})."
@@ -219,16 +232,17 @@ class ConfluentRegistry:
                 f"The schema registry {self.url} refuses {asker} (HTTP status {status})."
             )
 
-    def _answers(self) -> bool:
-        """Whether a question that everybody may ask is answered: then what was refused is one
-        schema, which a payload has named, and not whoever asks."""
+    def _answers_anybody(self) -> bool:
+        """Return whether the registry answers a request that everybody may make: then it has
+        refused one schema, which a payload has named, and not the user."""
         try:
             with Deadline(self.timeout) as deadline:
-                return self._reply("/schemas/types", deadline)[0] == HTTPStatus.OK
+                return self._get("/schemas/types", deadline)[0] == HTTPStatus.OK
         except (OSError, HTTPException):
             return False
 
     def _credentials(self) -> str | None:
+        """Return the value of the header Authorization; None without credentials."""
         if self.token is not None:
             return f"Bearer {self.token}"
         if self.user is None:
@@ -238,16 +252,16 @@ class ConfluentRegistry:
 
 
 def _is_document(body: bytes) -> bool:
-    """Whether an answer is one of a registry."""
+    """Return whether the body of an error is the document of a registry."""
     try:
-        decode_json(body, _NotFound, "answer")
+        decode_json(body, _ErrorAnswer, "answer")
     except DocumentError:
         return False
     return True
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host is this machine, as far as its name says it."""
+    """Return whether a host is this machine, as far as its name says it."""
     if host == "localhost":
         return True
     try:
@@ -256,14 +270,15 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _of_subject(name: str, version: int | None) -> tuple[str, str]:
-    """The path of a version, and the version in words."""
+def _version_path(name: str, version: int | None) -> tuple[str, str]:
+    """Return the path of a subject's version, and the version in words. None: the latest."""
     label = "latest" if version is None else str(version)
     return f"/subjects/{quote(name, safe='')}/versions/{label}", f"{name!r}, version {label}"
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """The context of a process for these certificates. Raises ConfigError."""
+    """Return a TLS context with these certificates, the same until the file changes. Raises
+    ConfigError."""
     try:
         changed = None if ca_file is None else Path(ca_file).stat().st_mtime_ns
         return _tls_context(ca_file, changed)
@@ -293,23 +308,24 @@ class _Redirects(HTTPRedirectHandler):
 # -- connections -----------------------------------------------------------------------------------
 
 _idle: dict[tuple[object, ...], WatchedConnection] = {}
-"""Connections of this process that wait for a question, by what they are for."""
+"""Idle connections of this process, by what they are for."""
 
 
-def _on_kept_connection(
+def _get_on_idle_connection(
     registry: ConfluentRegistry,
     address: str,
     target: str,
     headers: dict[str, str],
     deadline: Deadline,
 ) -> tuple[int, bytes]:
+    """Make a request on an idle connection, or on a new one if there is none or it was closed."""
     is_secure = registry.url.casefold().startswith("https")
     key = (os.getpid(), threading.get_ident(), is_secure, address, registry.ca_file)
     connection = _idle.pop(key, None)
     if connection is not None:
-        connection.ask_again(deadline)
+        connection.reuse(deadline)
         try:
-            return _request(connection, key, target, headers)
+            return _get_and_keep(connection, key, target, headers)
         except (HTTPException, ConnectionError):  # the registry has closed it meanwhile
             if deadline.is_over:
                 raise
@@ -318,12 +334,13 @@ def _on_kept_connection(
         connection = deadline.connection(address, timeout=registry.timeout, context=context)
     else:
         connection = deadline.connection(address, timeout=registry.timeout)
-    return _request(connection, key, target, headers)
+    return _get_and_keep(connection, key, target, headers)
 
 
-def _request(
+def _get_and_keep(
     connection: WatchedConnection, key: tuple[object, ...], target: str, headers: dict[str, str]
 ) -> tuple[int, bytes]:
+    """Make a request on a connection, and keep it for the next one if its answer was complete."""
     is_done = False
     try:
         connection.request("GET", target, headers=headers)

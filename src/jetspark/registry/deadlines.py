@@ -18,7 +18,7 @@ from urllib.request import BaseHandler, HTTPHandler, HTTPSHandler, Request
 
 
 class Deadline:
-    """Ends the connections of one question when its time is over.
+    """Ends the connections of one request when its time is over.
 
     `with Deadline(5) as deadline:` raises TimeoutError if the block used a connection that was
     ended.
@@ -51,33 +51,33 @@ class Deadline:
             raise TimeoutError(f"timed out: no whole answer within {self.seconds:g} s") from error
 
     def connection(self, host: str, **options: Any) -> WatchedConnection:
-        """A new connection that ends in time; with a `context` through TLS."""
+        """Create a connection that ends in time; with a `context` through TLS."""
         kind = WatchedTLSConnection if "context" in options else WatchedConnection
         connection: WatchedConnection = kind(host, **options)
         connection.deadline = self
         return connection
 
     def handlers(self, context: ssl.SSLContext) -> tuple[BaseHandler, BaseHandler]:
-        """Handlers of urllib for connections that end in time."""
+        """Return handlers of urllib for connections that end in time."""
         return _PlainHandler(self), _TLSHandler(self, context)
 
     def watch(self, connected: socket.socket) -> None:
-        """End this connection, too."""
+        """End this connection, too, when the time is over."""
         # A second descriptor, since TLS takes the socket over while it shakes hands.
         duplicate = socket.socket(fileno=os.dup(connected.fileno()))
         with self._lock:
             self._sockets.append(duplicate)
             if self.is_over:
-                _shut(duplicate)
+                _shut_down(duplicate)
 
     def _end(self) -> None:
         with self._lock:
             self.is_over = True
             for connection in self._sockets:
-                _shut(connection)
+                _shut_down(connection)
 
 
-def _shut(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     with suppress(OSError):  # the other side was faster
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -92,8 +92,8 @@ class WatchedConnection(HTTPConnection):
         super().connect()
         self.deadline.watch(self.sock)
 
-    def ask_again(self, deadline: Deadline) -> None:
-        """Use the connection for another question."""
+    def reuse(self, deadline: Deadline) -> None:
+        """Use the connection for another request."""
         self.deadline = deadline
         if self.sock is not None:
             deadline.watch(self.sock)

@@ -27,14 +27,14 @@ PREFIX: Final = "$SR.v1"
 FORMATS: Final = ("avro", "protobuf", "jsonschema")
 POLICIES: Final = ("none", "backwards", "forward", "full")
 DEFAULT_POLICY: Final = "backwards"
-_KEYS: Final = "v1"
+_KEY_PREFIX: Final = "v1"
 _ANY: Final = "*"
 _NAME = re.compile(r"[-/_=a-zA-Z0-9]+(?:\.[-/_=a-zA-Z0-9]+)*")
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}|\*")
 
 
 class Verb(StrEnum):
-    """The requests."""
+    """The requests of the protocol."""
 
     ADD = "ADD"
     GET = "GET"
@@ -60,14 +60,14 @@ class Code(IntEnum):
 
 
 def policy_of(word: str) -> str | None:
-    """One of POLICIES; None for another word. Some clients write "Backward" for "backwards"."""
+    """Return one of POLICIES; None for another word. Some clients write "Backward"."""
     folded = word.casefold()
     folded = DEFAULT_POLICY if folded == "backward" else folded
     return folded if folded in POLICIES else None
 
 
 def check_schema_name(name: str) -> str:
-    """The name. Raises BadNameError."""
+    """Return the name. Raises BadNameError."""
     if _NAME.fullmatch(name) is None:
         rule = "only letters, digits and - / _ = are allowed, with single dots between"
         raise BadNameError("schema", name, rule)
@@ -75,7 +75,7 @@ def check_schema_name(name: str) -> str:
 
 
 class SchemaRef(NamedTuple):
-    """Names a revision of a schema, or several; None: any."""
+    """Refers to a revision of a schema, or to several; None: any."""
 
     name: str
     format: str | None = None
@@ -91,11 +91,11 @@ class SchemaRef(NamedTuple):
     @property
     def key(self) -> str:
         """The key in the bucket; a filter, if something is any."""
-        return f"{_KEYS}.{self.subject_tail}"
+        return f"{_KEY_PREFIX}.{self.subject_tail}"
 
     @classmethod
     def parse(cls, tail: str) -> Self | None:
-        """`subject_tail` as a place; None for anything else."""
+        """Parse a `subject_tail`; None for anything else."""
         tokens = tail.split(".", 3)
         if len(tokens) < 4 or tokens[0] not in (*FORMATS, _ANY):
             return None
@@ -107,9 +107,9 @@ class SchemaRef(NamedTuple):
 
     @classmethod
     def of_key(cls, key: str) -> Self | None:
-        """The place of a key in the bucket; None for a foreign key."""
+        """Parse a key of the bucket; None for a foreign one."""
         before, _, tail = key.partition(".")
-        return cls.parse(tail) if before == _KEYS else None
+        return cls.parse(tail) if before == _KEY_PREFIX else None
 
     def __str__(self) -> str:
         words = [self.format or "schema", self.name]
@@ -144,7 +144,7 @@ class Schema(Document, frozen=True, kw_only=True):
         return SchemaRef(self.name, self.format, self.version, self.revision)
 
     def payload_schema(self) -> PayloadSchema:
-        """The schema for those who decode payloads."""
+        """Return the schema for decoders of payloads."""
         return as_payload_schema(self.format, self.definition, self.name, self.version)
 
 
@@ -160,7 +160,7 @@ class AddRequest(Document, frozen=True, kw_only=True):
 
 
 class UpdateRequest(Document, frozen=True, kw_only=True):
-    """Another version or revision. What is None stays; the place in the subject counts."""
+    """Another version or revision. What is None stays; the reference in the subject counts."""
 
     name: str | None = None
     format: str | None = None
@@ -189,7 +189,7 @@ class ListRequest(Document, frozen=True, kw_only=True):
 
     filter: str | None = None
     after: str | None = None
-    """Ours: ask for a part, of what comes after this place, or "" for the first one."""
+    """Ours: ask for a part, of what comes after this `subject_tail`, or "" for the first one."""
 
 
 class SchemaVersion(Document, frozen=True, kw_only=True):
@@ -221,17 +221,18 @@ class RemoveResponse(Document, frozen=True, kw_only=True):
 
 
 def request_subject(verb: Verb, tail: str = "") -> str:
-    """`tail`: a `Place.subject_tail`; for ADD the name, for LIST nothing."""
+    """Return the subject of a request. `tail`: a `SchemaRef.subject_tail`; for ADD the name, for
+    LIST nothing."""
     return f"{PREFIX}.{verb}.{tail}" if tail else f"{PREFIX}.{verb}"
 
 
 def served_subject(verb: Verb) -> str:
-    """The subject on which a registry answers these requests."""
+    """Return the subject on which a registry receives these requests."""
     return request_subject(verb, "" if verb is Verb.LIST else ">")
 
 
 def answer_of(headers: Headers | None, data: bytes, cls: type[DocumentT]) -> DocumentT:
-    """The answer to a request. Raises SchemaNotFoundError, ServiceError, DocumentError."""
+    """Parse the answer to a request. Raises SchemaNotFoundError, ServiceError, DocumentError."""
     if (error := service_error(headers, data)) is not None:
         if error.code == Code.NOT_FOUND:
             raise SchemaNotFoundError(f"The registry answers: {error.description}")
@@ -240,7 +241,7 @@ def answer_of(headers: Headers | None, data: bytes, cls: type[DocumentT]) -> Doc
 
 
 def no_registry(server: object) -> RegistryError:
-    """The error when nobody answers."""
+    """Return the error when no registry answers."""
     return RegistryError(
         f"No schema registry answers on {server}: `jetspark registry serve` starts one, or "
         "this user may not reach it."
@@ -248,6 +249,6 @@ def no_registry(server: object) -> RegistryError:
 
 
 def as_payload_schema(format: str, text: str, name: str = "", version: int = 0) -> PayloadSchema:
-    """A schema for those who decode payloads. `format`: in the protocol's words."""
+    """Return a schema for decoders of payloads. `format`: in the protocol's words."""
     named = "json" if format == "jsonschema" else format
     return PayloadSchema(cast("Literal['avro', 'protobuf', 'json']", named), text, name, version)

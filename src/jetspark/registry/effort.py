@@ -22,12 +22,12 @@ class TooComplex(Exception):
 class Effort:
     """Counts the steps of a comparison."""
 
-    def __init__(self, max_steps: int = MAX_STEPS) -> None:
-        self._left = max_steps
+    def __init__(self) -> None:
+        self._remaining_steps = MAX_STEPS
         self._end = time.thread_time() + MAX_SECONDS
 
     def spend(self, steps: int = 1) -> None:
         """Count steps. Raises TooComplex."""
-        self._left -= steps
-        if self._left < 0 or time.thread_time() > self._end:
+        self._remaining_steps -= steps
+        if self._remaining_steps < 0 or time.thread_time() > self._end:
             raise TooComplex

@@ -14,17 +14,18 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from jetspark.registry.effort import Effort
 
-_Dict: TypeAlias = dict[str, Any]
-_Seen: TypeAlias = set[tuple[str, str]]
+_Schema: TypeAlias = dict[str, Any]
+_Pairs: TypeAlias = set[tuple[str, str]]
+"""Pairs of a reader's and a writer's schema, as texts."""
 
 _TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
-_OF_ARRAYS: Final = ("items", "prefixItems", "additionalItems")
-_OF_OBJECTS: Final = ("properties", "additionalProperties", "patternProperties")
-_OF_THE_WHOLE: Final = (
+_ARRAY_KEYWORDS: Final = ("items", "prefixItems", "additionalItems")
+_OBJECT_KEYWORDS: Final = ("properties", "additionalProperties", "patternProperties")
+_CONTEXT_KEYWORDS: Final = (
     *("unevaluatedProperties", "unevaluatedItems", "$dynamicRef", "$recursiveRef"),
 )
-"""Their meaning depends on all that is beside them."""
-_CONCERNS: Final = {
+"""Keywords whose meaning depends on all that is beside them."""
+_TYPES_BY_KEYWORD: Final = {
     word: types
     for types, words in {
         ("integer", "number"): (
@@ -32,34 +33,34 @@ _CONCERNS: Final = {
         ),
         ("string",): ("minLength", "maxLength", "pattern"),
         ("array",): (
-            *(*_OF_ARRAYS, "minItems", "maxItems", "uniqueItems"),
+            *(*_ARRAY_KEYWORDS, "minItems", "maxItems", "uniqueItems"),
             *("contains", "minContains", "maxContains"),
         ),
         ("object",): (
-            *(*_OF_OBJECTS, "required", "minProperties", "maxProperties", "propertyNames"),
+            *(*_OBJECT_KEYWORDS, "required", "minProperties", "maxProperties", "propertyNames"),
             *("dependencies", "dependentRequired", "dependentSchemas"),
         ),
         tuple(_TYPES): (
             *("$ref", "allOf", "anyOf", "oneOf", "not", "type", "enum", "const"),
-            *("if", "then", "else", *_OF_THE_WHOLE),
+            *("if", "then", "else", *_CONTEXT_KEYWORDS),
         ),
     }.items()
     for word in words
 }
 """The types of values that a keyword concerns; it lets all others pass."""
-_BOUNDS_OF_NUMBERS: Final = {
+_NUMBER_BOUNDS: Final = {
     1: ("minimum", "exclusiveMinimum"),
     -1: ("maximum", "exclusiveMaximum"),
 }
-_TOGETHER: Final = (
+_KEYWORD_GROUPS: Final = (
     frozenset({"if", "then", "else"}),
     frozenset({"contains", "minContains", "maxContains"}),
-    frozenset(_OF_ARRAYS),
+    frozenset(_ARRAY_KEYWORDS),
 )
-"""Keywords that mean something only together."""
-_OLD: Final = ("draft-06", "draft-07")
-_DRAFTS: Final = ("", *_OLD, "2019-09", "2020-12")
-_CHARS_OF_STEP: Final = 100
+"""Keywords that have a meaning only together."""
+_OLD_DRAFTS: Final = ("draft-06", "draft-07")
+_DRAFTS: Final = ("", *_OLD_DRAFTS, "2019-09", "2020-12")
+_CHARS_PER_STEP: Final = 100
 _MAX_DEPTH: Final = 10
 """Levels of $ref and allOf that lead to each other."""
 
@@ -69,45 +70,49 @@ def find_disallowed(reader: Any, writer: Any) -> list[str]:
 
     Raises TooComplex.
     """
-    if _is_equal(reader, writer):
+    if _text(reader) == _text(writer):
         return []
     drafts = {_draft(reader), _draft(writer)}
     if len(drafts) > 1 or not drafts <= set(_DRAFTS):
         return ["the drafts of JSON Schema are not the same, or are not known"]
     if any(json.dumps(schema).count('"$id"') > 1 for schema in (reader, writer)):
         return ["it has an $id within, and cannot be judged"]
-    return list(_Rules(reader, writer, drafts.pop()).check(reader, writer, "$", set()))
+    return list(_Comparison(reader, writer, drafts.pop()).check(reader, writer, "$", set()))
 
 
 def _draft(schema: Any) -> str:
+    """Return the draft that a schema names; "" if it names none."""
     named = str(schema.get("$schema", "")) if isinstance(schema, dict) else ""
     return next((draft for draft in _DRAFTS[1:] if draft in named), named)
 
 
-def _is_equal(left: Any, right: Any) -> bool:
-    return _text(left) == _text(right)
-
-
 def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)  # Python takes 1 for True
+    """Return the JSON of a value. Equal texts are equal values; in Python, 1 equals True."""
+    return json.dumps(value, sort_keys=True)
 
 
-class _Rules:
+class _Comparison:
+    """Compares schemas in two documents, those of a reader and a writer, of one draft.
+
+    Its methods yield a sentence for each value that the writer's schema allows and the reader's may
+    not. `path`: of the value.
+    """
+
     def __init__(self, reader: Any, writer: Any, draft: str) -> None:
         self._reader = reader
         self._writer = writer
         self._effort = Effort()
-        self._ref_stands_alone = draft in _OLD
+        self._ref_stands_alone = draft in _OLD_DRAFTS
         self._has_prefix = draft in ("", "2020-12")
 
-    def check(self, reader: Any, writer: Any, path: str, seen: _Seen) -> Iterator[str]:
-        """`seen`: the pairs that are compared or were; where schemas contain themselves, a pair
-        holds if everything else does."""
+    def check(self, reader: Any, writer: Any, path: str, seen: _Pairs) -> Iterator[str]:
+        """Compare two schemas. `seen`: pairs that are being compared or were; where schemas contain
+        themselves, a pair holds if everything else does."""
         if isinstance(reader, bool):
             reader = {} if reader else {"enum": []}
         pair = _text(reader), _text(writer)
-        self._effort.spend(1 + (len(pair[0]) + len(pair[1])) // _CHARS_OF_STEP)
-        writer = self._flat(writer, self._writer)
+        self._effort.spend(1 + (len(pair[0]) + len(pair[1])) // _CHARS_PER_STEP)
+        writer = self._flatten(writer, self._writer)
         if pair in seen or not _types(writer):
             return
         seen.add(pair)
@@ -118,16 +123,17 @@ class _Rules:
                     yield from self.check(reader, {"allOf": [rest, branch]}, path, seen)
                 return
         for word in reader:
-            if not _types(writer).isdisjoint(_CONCERNS.get(word, ())):
-                yield from self._keyword(word, reader, writer, path, seen)
+            if not _types(writer).isdisjoint(_TYPES_BY_KEYWORD.get(word, ())):
+                yield from self._check_keyword(word, reader, writer, path, seen)
 
-    def _keyword(
-        self, word: str, reader: _Dict, writer: _Dict, path: str, seen: _Seen
+    def _check_keyword(
+        self, word: str, reader: _Schema, writer: _Schema, path: str, seen: _Pairs
     ) -> Iterator[str]:
+        """Check a keyword of the reader's schema."""
         constraint = reader[word]
         match word:
             case "$ref":
-                if (referred := _resolved(self._reader, constraint)) is None:
+                if (referred := _resolve(self._reader, constraint)) is None:
                     yield f"{path}: {constraint} is not in this document, and cannot be judged"
                 else:
                     yield from self.check(referred, writer, path, seen)
@@ -135,49 +141,56 @@ class _Rules:
                 for branch in constraint:
                     yield from self.check(branch, writer, path, seen)
             case "anyOf" | "oneOf":
-                yield from self._choice(word, constraint, writer, path, seen)
+                yield from self._check_choice(word, constraint, writer, path, seen)
             case "type":
                 if missing := _types(writer) - _types({"type": constraint}):
                     yield f"{path}: may be {' or '.join(sorted(missing))}"
             case "enum" | "const":
-                allowed = {_text(one) for one in (constraint if word == "enum" else [constraint])}
+                allowed = {
+                    _text(value) for value in (constraint if word == "enum" else [constraint])
+                }
                 values = _values(writer)
                 if not allowed:  # the schema false
                     yield f"{path}: the reader's schema does not allow it"
                 elif values is None or not values <= allowed:
                     yield f"{path}: may have a value that is not in {word}"
             case "properties":
-                for name, one in constraint.items():
-                    yield from self.check(one, _property(writer, name), f"{path}.{name}", seen)
+                for name, schema in constraint.items():
+                    yield from self.check(schema, _property(writer, name), f"{path}.{name}", seen)
             case "additionalProperties":
-                yield from self._additional(reader, writer, path, seen)
+                yield from self._check_additional(reader, writer, path, seen)
             case "items" | "prefixItems" | "additionalItems":
-                if word == next(one for one in _OF_ARRAYS if one in reader):  # once for all three
-                    yield from self._items(reader, writer, path, seen)
+                if word == next(
+                    name for name in _ARRAY_KEYWORDS if name in reader
+                ):  # once for all three
+                    yield from self._check_items(reader, writer, path, seen)
             case "required":
                 for name in sorted(set(constraint) - set(writer.get("required", ()))):
                     yield f"{path}.{name}: may be missing"
             case _:
-                if not (_follows(word, constraint, writer) or self._equal(word, reader, writer)):
+                if not (
+                    _is_implied(word, constraint, writer) or self._is_same(word, reader, writer)
+                ):
                     yield f"{path}: {word} does not follow from the other schema"
 
-    def _choice(
-        self, word: str, branches: list[Any], writer: _Dict, path: str, seen: _Seen
+    def _check_choice(
+        self, word: str, branches: list[Any], writer: _Schema, path: str, seen: _Pairs
     ) -> Iterator[str]:
+        """Check anyOf or oneOf: one branch takes all values; of oneOf, the others take none."""
         for at, branch in enumerate(branches):
             tried = set(seen)
             if any(self.check(branch, writer, path, tried)):
                 continue
             seen |= tried
             rest = branches[:at] + branches[at + 1 :]
-            if word == "oneOf" and not all(self._disjoint(part, writer) for part in rest):
+            if word == "oneOf" and not all(self._are_disjoint(part, writer) for part in rest):
                 yield f"{path}: may fit several of oneOf"
             return
         yield f"{path}: may fit none of {word}"
 
-    def _disjoint(self, reader: Any, writer: Any) -> bool:
-        """Whether no value fits both."""
-        left, right = self._flat(reader, self._reader), self._flat(writer, self._writer)
+    def _are_disjoint(self, reader: Any, writer: Any) -> bool:
+        """Return whether surely no value fits both."""
+        left, right = self._flatten(reader, self._reader), self._flatten(writer, self._writer)
         if not _types(left) & _types(right):
             return True
         values, right_values = _values(left), _values(right)
@@ -186,12 +199,17 @@ class _Rules:
         if _types(left) & _types(right) != {"object"}:
             return False
         names = set(left.get("required", ())) & set(right.get("required", ()))
-        return any(self._disjoint(_property(left, name), _property(right, name)) for name in names)
+        return any(
+            self._are_disjoint(_property(left, name), _property(right, name)) for name in names
+        )
 
-    def _additional(self, reader: _Dict, writer: _Dict, path: str, seen: _Seen) -> Iterator[str]:
+    def _check_additional(
+        self, reader: _Schema, writer: _Schema, path: str, seen: _Pairs
+    ) -> Iterator[str]:
+        """Check properties that the reader's schema does not name."""
         schema, properties = reader["additionalProperties"], reader.get("properties", {})
         if "patternProperties" in reader or "patternProperties" in writer:
-            if not all(self._equal(word, reader, writer) for word in _OF_OBJECTS):
+            if not all(self._is_same(word, reader, writer) for word in _OBJECT_KEYWORDS):
                 yield f"{path}: patternProperties and additionalProperties cannot be judged"
             return
         for name, part in writer.get("properties", {}).items():
@@ -200,7 +218,10 @@ class _Rules:
         further = writer.get("additionalProperties", True)
         yield from self.check(schema, further, f"{path}.*", seen)
 
-    def _items(self, reader: _Dict, writer: _Dict, path: str, seen: _Seen) -> Iterator[str]:
+    def _check_items(
+        self, reader: _Schema, writer: _Schema, path: str, seen: _Pairs
+    ) -> Iterator[str]:
+        """Check the elements of arrays, by their places."""
         (elements, rest), (written, written_rest) = self._elements(reader), self._elements(writer)
         for at in range(max(len(elements), len(written))):
             element = elements[at] if at < len(elements) else rest
@@ -208,8 +229,8 @@ class _Rules:
             yield from self.check(element, item, f"{path}[{at}]", seen)
         yield from self.check(rest, written_rest, f"{path}[]", seen)
 
-    def _elements(self, schema: _Dict) -> tuple[list[Any], Any]:
-        """The schemas of the first elements, and of all further ones."""
+    def _elements(self, schema: _Schema) -> tuple[list[Any], Any]:
+        """Return the schemas of the first elements, and the one of all further elements."""
         items = schema.get("items", True)
         if self._has_prefix:
             return schema.get("prefixItems", []), items
@@ -217,14 +238,15 @@ class _Rules:
             return items, schema.get("additionalItems", True)
         return [], items
 
-    def _equal(self, word: str, reader: _Dict, writer: _Dict) -> bool:
-        if word in _OF_THE_WHOLE:
+    def _is_same(self, word: str, reader: _Schema, writer: _Schema) -> bool:
+        """Return whether a keyword, and those that go with it, have equal values in both."""
+        if word in _CONTEXT_KEYWORDS:
             return False
-        words = next((group for group in _TOGETHER if word in group), {word})
+        words = next((group for group in _KEYWORD_GROUPS if word in group), {word})
         read, written = ({key: schema.get(key) for key in words} for schema in (reader, writer))
-        return _is_equal(read, written) and '"$' not in _text(read)
+        return _text(read) == _text(written) and '"$' not in _text(read)
 
-    def _flat(self, schema: Any, root: Any, depth: int = 0) -> _Dict:
+    def _flatten(self, schema: Any, root: Any, depth: int = 0) -> _Schema:
         """Return a schema without $ref and allOf that allows no less."""
         self._effort.spend()
         if isinstance(schema, bool):
@@ -234,17 +256,18 @@ class _Rules:
         if "$ref" in schema:
             if self._ref_stands_alone:
                 own, parts = {}, []
-            parts += [one for one in [_resolved(root, schema["$ref"])] if one is not None]
+            referred = _resolve(root, schema["$ref"])
+            parts += [] if referred is None else [referred]
         for part in parts if depth < _MAX_DEPTH else ():
-            own = _both(own, self._flat(part, root, depth + 1))
+            own = _merge(own, self._flatten(part, root, depth + 1))
         return own
 
 
 # -- parts of schemas ------------------------------------------------------------------------------
 
 
-def _resolved(root: Any, reference: str) -> Any:
-    """The schema of a reference; None for one that is not in the document."""
+def _resolve(root: Any, reference: str) -> Any:
+    """Return the schema of a reference; None for one that is not in the document."""
     if reference != "#" and not reference.startswith("#/"):
         return None
     target = root
@@ -259,8 +282,8 @@ def _resolved(root: Any, reference: str) -> Any:
     return target if isinstance(target, dict | bool) else None
 
 
-def _types(schema: _Dict) -> set[str]:
-    """Types that the values of a schema may have; "number": one with a fraction."""
+def _types(schema: _Schema) -> set[str]:
+    """Return the types that values of a schema may have; "number": one with a fraction."""
     named = schema.get("type", list(_TYPES))
     types = {named} if isinstance(named, str) else set(named)
     if "number" in types:
@@ -276,23 +299,23 @@ def _type(value: Any) -> str:
     return names.get(type(value), "null")
 
 
-def _values(schema: _Dict) -> set[str] | None:
-    """The texts of its values, if it lists them."""
+def _values(schema: _Schema) -> set[str] | None:
+    """Return the texts of a schema's values, if it lists them (enum, const); else None."""
     lists = [schema["enum"]] if "enum" in schema else []
     lists += [[schema["const"]]] if "const" in schema else []
     sets = [{_text(value) for value in values} for values in lists]
     return set.intersection(*sets) if sets else None
 
 
-def _property(schema: _Dict, name: str) -> Any:
-    """The schema of a property; it allows no less."""
+def _property(schema: _Schema, name: str) -> Any:
+    """Return a schema that allows no less than what a property may have."""
     if name in (properties := schema.get("properties", {})):
         return properties[name]
     return True if "patternProperties" in schema else schema.get("additionalProperties", True)
 
 
-def _follows(word: str, bound: Any, writer: _Dict) -> bool:
-    """Whether a bound of the reader's follows from those of the writer's."""
+def _is_implied(word: str, bound: Any, writer: _Schema) -> bool:
+    """Return whether a bound of the reader's schema follows from those of the writer's."""
     written = writer.get(word)
     if word == "uniqueItems":
         return bound is False or written is True
@@ -301,13 +324,15 @@ def _follows(word: str, bound: Any, writer: _Dict) -> bool:
     if word == "multipleOf":
         return _is_number(written) and written % bound == 0
     sign = 1 if word.casefold().removeprefix("exclusive").startswith("min") else -1
-    names = _BOUNDS_OF_NUMBERS[sign] if word.endswith("imum") else (word,)
+    names = _NUMBER_BOUNDS[sign] if word.endswith("imum") else (word,)
     bounds = [_bound(name, sign, writer[name]) for name in names if _is_number(writer.get(name))]
     none = 0 if sign == 1 and names == (word,) else -math.inf
     return max(bounds, default=(none, False)) >= _bound(word, sign, bound)
 
 
 def _bound(word: str, sign: int, value: float) -> tuple[float, bool]:
+    """Return a bound in a form in which a stricter one is greater. `sign`: 1 for a lower bound, -1
+    for an upper one."""
     return sign * value, word.startswith("exclusive")
 
 
@@ -315,11 +340,11 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _both(left: _Dict, right: _Dict) -> _Dict:
-    """A schema that allows no less than what both allow."""
+def _merge(left: _Schema, right: _Schema) -> _Schema:
+    """Return a schema that allows no less than what both allow."""
     merged = dict(left)
     for word, value in right.items():
-        group = next((group for group in _TOGETHER if word in group), {word})
+        group = next((group for group in _KEYWORD_GROUPS if word in group), {word})
         if not group & left.keys():
             merged[word] = value
         elif word == "required":

@@ -29,12 +29,13 @@ from jetspark.wire.headers import parse_headers
 OVER_NATS: Final = "nats"
 _RETRY_SECONDS: Final = 15.0
 _ANSWER_TIMEOUT: Final = 5.0
-_REMEMBERED: Final = 60.0
+_CHANGING_SECONDS: Final = 60.0
+"""How long an answer is remembered that may change."""
 _MAX_ANSWERS: Final = 10_000
-_MAX_CHARACTERS: Final = 32 << 20
+_MAX_CHARS: Final = 32 << 20
 """Characters of all schemas that a process remembers."""
 MAX_UNKNOWN: Final = 100
-"""Questions in vain that a process asks a registry in a minute."""
+"""Schemas that a registry does not have, for which a process asks it in a minute."""
 
 
 def schema_lookup(
@@ -46,16 +47,16 @@ def schema_lookup(
     token: str | None = None,
     ca_file: str | None = None,
 ) -> SchemaLookup:
-    """Schemas of `registry`: "nats", the one on the servers of `options`, or an https URL.
+    """Return a registry: "nats", the one on the servers of `options`, or an https URL.
 
     The others: for a registry with a URL (see ConfluentRegistry). Raises ConfigError. Sends
     nothing.
     """
     if registry != OVER_NATS:
-        return Remembering(ConfluentRegistry(registry, user, password, token, ca_file))
+        return CachingLookup(ConfluentRegistry(registry, user, password, token, ca_file))
     if any(option is not None for option in (user, password, token, ca_file)):
         raise ConfigError("A registry over NATS has the credentials of the connection.")
-    return Remembering(NatsRegistry(options))
+    return CachingLookup(NatsRegistry(options))
 
 
 class _NeverAskedError(SchemaNotFoundError):
@@ -97,8 +98,8 @@ class NatsRegistry:
 
 
 @dataclass(frozen=True)
-class Remembering:
-    """A registry that this process asks once. It can be pickled; what it found stays here."""
+class CachingLookup:
+    """A registry that each process asks once for a schema. Pickled, it has no answers."""
 
     registry: SchemaLookup
 
@@ -110,7 +111,7 @@ class Remembering:
     def by_id(self, number: int) -> PayloadSchema:
         """See SchemaLookup."""
         is_new = (self.registry, (number,)) not in _answers
-        schema = self._remembered((number,), partial(self.registry.by_id, number), lasts=True)
+        schema = self._ask_once((number,), partial(self.registry.by_id, number), lasts=True)
         if is_new:  # it may be a newer version's
             forget_latest()
         return schema
@@ -118,11 +119,12 @@ class Remembering:
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
         """See SchemaLookup."""
         ask = partial(self.registry.by_name, name, version, format)
-        return self._remembered((name, format, version), ask, lasts=version is not None)
+        return self._ask_once((name, format, version), ask, lasts=version is not None)
 
-    def _remembered(
+    def _ask_once(
         self, key: tuple[Hashable, ...], ask: Callable[[], PayloadSchema], *, lasts: bool
     ) -> PayloadSchema:
+        """Return the answer to a question, from memory or by `ask`. `lasts`: it does not change."""
         until, answer = _answers.get((self.registry, key), (-math.inf, None))
         if answer is None or until < time.monotonic():
             unknown = _unknown.setdefault(self.registry, deque())
@@ -139,8 +141,8 @@ class Remembering:
                 raise
             except SchemaNotFoundError as error:
                 answer, lasts = error, False
-                unknown.append(time.monotonic() + _REMEMBERED)
-            until = math.inf if lasts else time.monotonic() + _REMEMBERED
+                unknown.append(time.monotonic() + _CHANGING_SECONDS)
+            until = math.inf if lasts else time.monotonic() + _CHANGING_SECONDS
             _remember((self.registry, key), until, answer)
         if isinstance(answer, SchemaNotFoundError):
             raise copy(answer)
@@ -153,26 +155,26 @@ def _remember(
     answer: PayloadSchema | SchemaNotFoundError,
 ) -> None:
     """Keep an answer, within bounds: damaged frames can name any id, and schemas may be large."""
-    global _length
-    length = len(answer.text) if isinstance(answer, PayloadSchema) else 0
-    length += sum(len(schema.text) for schema in getattr(answer, "references", ()))
-    if len(_answers) >= _MAX_ANSWERS or _length + length > _MAX_CHARACTERS:
+    global _total_chars
+    chars = len(answer.text) if isinstance(answer, PayloadSchema) else 0
+    chars += sum(len(schema.text) for schema in getattr(answer, "references", ()))
+    if len(_answers) >= _MAX_ANSWERS or _total_chars + chars > _MAX_CHARS:
         _answers.clear()
-        _length = 0
+        _total_chars = 0
     _answers[key] = until, answer
-    _length += length
+    _total_chars += chars
 
 
 def forget_latest() -> None:
-    """Ask for the latest version of each name anew."""
+    """Forget the latest version of each name, so that it is asked for anew."""
     for key in [key for key in _answers if key[1][-1] is None]:
         del _answers[key]
 
 
-_length = 0
-"""The characters in what was remembered since it was last forgotten."""
+_total_chars = 0
+"""Characters of the schemas in `_answers`, and of those forgotten one by one."""
 _unknown: dict[SchemaLookup, deque[float]] = {}
-"""When what a registry did not have may be asked for again."""
+"""For each schema that a registry did not have, when it no longer counts; see `MAX_UNKNOWN`."""
 _answers: dict[
     tuple[SchemaLookup, tuple[Hashable, ...]], tuple[float, PayloadSchema | SchemaNotFoundError]
 ] = {}

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _REQUIRED, _REPEATED = 2, 3
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
-_NAMES: Final = (
+_TYPE_NAMES: Final = (
     *("", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string"),
     *("group", "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 )
-_READS: Final = {
+_COMPATIBLE_TYPES: Final = {
     "int32": {"bool", "enum"},
     "int64": {"int32", "uint32", "bool", "enum"},
     "uint32": {"bool"},
@@ -36,7 +36,8 @@ _READS: Final = {
     "sint64": {"sint32"},
     "bytes": {"string"},
 }
-"""The types of a writer's that a reader's type holds, and that look the same on the wire."""
+"""For a type of a reader the types of a writer that it can hold, and that look the same on the
+wire."""
 
 
 def find_losses(reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]) -> list[str]:
@@ -44,19 +45,19 @@ def find_losses(reader: list[FileDescriptorProto], writer: list[FileDescriptorPr
 
     Raises TooComplex.
     """
-    rules = _Rules(reader, writer)
+    comparison = _Comparison(reader, writer)
     reasons: list[str] = []
     readers = {message.name: message for message in reader[-1].message_type}
     for message in writer[-1].message_type:
         if message.name in readers:
-            reasons += rules.messages(readers[message.name], message, message.name)
+            reasons += comparison.find_message_losses(readers[message.name], message, message.name)
         else:
             reasons.append(f"{message.name}: there is no message of this name any more")
     return reasons
 
 
 def descriptor_text(text: str) -> str:
-    """A FileDescriptorSet in base64, for people. Raises ValueError."""
+    """Return a FileDescriptorSet, given in base64, as readable text. Raises ValueError."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
 
@@ -66,16 +67,23 @@ def descriptor_text(text: str) -> str:
         raise ValueError(str(error)) from None
 
 
-class _Rules:
+class _Comparison:
+    """Compares the types in the files of a reader's and a writer's schema.
+
+    Its methods yield a sentence for each loss. `path`: of the message or the field.
+    """
+
     def __init__(
         self, reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]
     ) -> None:
-        self._read_types, self._written_types = _named(reader), _named(writer)
-        self._closed = _named(file for file in reader if file.syntax in ("", "proto2")).keys()
+        self._read_types, self._written_types = _types_by_name(reader), _types_by_name(writer)
+        self._closed_enums = _types_by_name(
+            file for file in reader if file.syntax in ("", "proto2")
+        ).keys()
         self._seen: set[tuple[int, int]] = set()
         self._effort = Effort()
 
-    def messages(
+    def find_message_losses(
         self, reader: DescriptorProto, writer: DescriptorProto, path: str
     ) -> Iterator[str]:
         if (id(reader), id(writer)) in self._seen:
@@ -86,22 +94,26 @@ class _Rules:
         written = {field.number: field for field in writer.field}
         for number, field in written.items():
             if number in fields:
-                yield from self._fields(fields[number], field, f"{path}.{fields[number].name}")
+                yield from self._find_field_losses(
+                    fields[number], field, f"{path}.{fields[number].name}"
+                )
         for number, field in fields.items():
             before = written.get(number)
             if field.label == _REQUIRED and (before is None or before.label != _REQUIRED):
                 yield f"{path}.{field.name}: is required, and may be missing"
         for at, oneof in enumerate(reader.oneof_decl):
-            members = [number for number, field in fields.items() if _of_oneof(field) == at]
-            alone = {_of_oneof(written[member], -member) for member in members if member in written}
+            members = [number for number, field in fields.items() if _oneof_index(field) == at]
+            alone = {
+                _oneof_index(written[member], -member) for member in members if member in written
+            }
             if len(alone) > 1:
                 yield f"{path}.{oneof.name}: fields that could be set together are alternatives"
 
-    def _fields(
+    def _find_field_losses(
         self, reader: FieldDescriptorProto, writer: FieldDescriptorProto, path: str
     ) -> Iterator[str]:
-        read_as, written = _NAMES[reader.type], _NAMES[writer.type]
-        if read_as != written and written not in _READS.get(read_as, ()):
+        read_as, written = _TYPE_NAMES[reader.type], _TYPE_NAMES[writer.type]
+        if read_as != written and written not in _COMPATIBLE_TYPES.get(read_as, ()):
             yield f"{path}: {written} is read as {read_as}"
             return
         if writer.label == _REPEATED and reader.label != _REPEATED:
@@ -116,16 +128,17 @@ class _Rules:
         elif reader.type == _ENUM:
             values = {value.number for value in read_type.value}
             dropped = {value.number for value in written_type.value} - values
-            if dropped and reader.type_name in self._closed:
+            if dropped and reader.type_name in self._closed_enums:
                 yield f"{path}: there are no values {sorted(dropped)} any more"
         else:
             if read_type.options.map_entry and not written_type.options.map_entry:
                 yield f"{path}: a map has only one of the entries of a key"
-            yield from self.messages(read_type, written_type, path)
+            yield from self.find_message_losses(read_type, written_type, path)
 
 
-def _of_oneof(field: FieldDescriptorProto, otherwise: int = -1) -> int:
-    """The place of its oneof; not of the one that stands for `optional`."""
+def _oneof_index(field: FieldDescriptorProto, otherwise: int = -1) -> int:
+    """Return the index of the oneof of a field, or `otherwise`; a oneof that stands for `optional`
+    does not count."""
     return (
         field.oneof_index
         if field.HasField("oneof_index") and not field.proto3_optional
@@ -133,8 +146,8 @@ def _of_oneof(field: FieldDescriptorProto, otherwise: int = -1) -> int:
     )
 
 
-def _named(files: Iterable[FileDescriptorProto]) -> dict[str, Type]:
-    """Messages and enums by their full names, with a dot before."""
+def _types_by_name(files: Iterable[FileDescriptorProto]) -> dict[str, Type]:
+    """Return messages and enums by their full names, with a dot before."""
     by_name: dict[str, Type] = {}
 
     def add(

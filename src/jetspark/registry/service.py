@@ -30,7 +30,8 @@ from jetspark.subjects import check_subscribe_subject, subject_matches
 from jetspark.version import __version__
 from jetspark.wire.documents import decode_document, encode_document
 
-_AT_ONCE: Final = 16
+_MAX_CONCURRENT: Final = 16
+"""Requests of one kind that an instance answers at the same time."""
 _MAX_REASON_CHARS: Final = 4000
 """Characters of a refusal, which is in a header."""
 
@@ -56,9 +57,9 @@ async def serve_registry(
     try:
         for verb, handler in registry.handlers.items():
             subject = documents.served_subject(verb)
-            endpoint = partial(_answered, handler, len(subject) - 1)
+            endpoint = partial(_answer_request, handler, len(subject) - 1)
             name = verb.lower()
-            await service.add_endpoint(name, endpoint, subject=subject, concurrency=_AT_ONCE)
+            await service.add_endpoint(name, endpoint, subject=subject, concurrency=_MAX_CONCURRENT)
     except BaseException:
         await service.stop()
         raise
@@ -68,9 +69,10 @@ async def serve_registry(
 Handler = Callable[[str, bytes], Awaitable[Document]]
 
 
-async def _answered(handler: Handler, head: int, request: Request) -> None:
+async def _answer_request(handler: Handler, prefix_chars: int, request: Request) -> None:
+    """Answer a request, also with an error. `prefix_chars`: of the subject, before its tail."""
     try:
-        answer = await handler(request.subject[head:], request.data)
+        answer = await handler(request.subject[prefix_chars:], request.data)
         await request.respond_json(to_wire(answer))
     except errors.DocumentError as error:
         raise errors.ServiceError(documents.Code.INVALID_REQUEST, str(error)) from None
@@ -86,6 +88,8 @@ async def _answered(handler: Handler, head: int, request: Request) -> None:
 
 
 class _Stored(NamedTuple):
+    """A schema in the bucket."""
+
     schema: documents.Schema
     sequence: int
     """The sequence in the bucket."""
@@ -94,12 +98,12 @@ class _Stored(NamedTuple):
 
 
 class _Registry:
-    """The handlers: the rest of the subject and the payload become the answer's document."""
+    """Answers requests, by the tail of their subject and their payload."""
 
-    def __init__(self, js: BucketCalls, bucket: Bucket, largest: int) -> None:
+    def __init__(self, js: BucketCalls, bucket: Bucket, max_bytes: int) -> None:
         self._js = js
         self._bucket = bucket
-        self._largest = largest
+        self._max_bytes = max_bytes
         """Bytes of a schema's document, and of a part of a list."""
         self.handlers: dict[documents.Verb, Handler] = {
             documents.Verb.ADD: self._add,
@@ -112,13 +116,13 @@ class _Registry:
     # -- requests ------------------------------------------------------------------------------
 
     async def _add(self, name: str, data: bytes) -> Document:
-        request = _read(documents.AddRequest, data)
+        request = _parse(documents.AddRequest, data)
         policy = request.compat_policy or documents.DEFAULT_POLICY
         new = documents.Schema(
-            name=_checked_name(name),
+            name=_check_name(name),
             version=1,
             revision=1,
-            format=_checked_format(request.format),
+            format=_check_format(request.format),
             compat_policy=policy,
             definition=request.definition,
             description=request.description or "",
@@ -131,17 +135,17 @@ class _Registry:
             )
         await to_thread(_check_definition, new)
         while True:
-            refs = await self._keys(SchemaRef(name, new.format))
-            if (latest := await self._latest(refs)) is not None:
+            refs = await self._find_refs(SchemaRef(name, new.format))
+            if (latest := await self._read_latest(refs)) is not None:
                 if _content(latest.schema) == _content(new):
-                    return _version_of(latest.schema)
+                    return _to_version(latest.schema)
                 _refuse(documents.Code.ALREADY_EXISTS, f"{latest.schema.ref} exists: update it")
-            version = _after(ref.version for ref in refs)
+            version = _next_number(ref.version for ref in refs)
             if stored := await self._store(new.replace(version=version)):
                 return stored
 
     async def _update(self, tail: str, data: bytes) -> Document:
-        request = _read(documents.UpdateRequest, data)
+        request = _parse(documents.UpdateRequest, data)
         target = _schema_ref(tail, request)
         changes = {
             name: value
@@ -149,8 +153,8 @@ class _Registry:
             if (value := getattr(request, name)) is not None
         }
         while True:
-            refs = await self._keys(SchemaRef(target.name, _checked_format(target.format)))
-            if (stored_latest := await self._latest(refs)) is None:
+            refs = await self._find_refs(SchemaRef(target.name, _check_format(target.format)))
+            if (stored_latest := await self._read_latest(refs)) is None:
                 _refuse(
                     documents.Code.NOT_FOUND, f"There is no {SchemaRef(target.name, target.format)}"
                 )
@@ -160,33 +164,33 @@ class _Registry:
                 _refuse(documents.Code.CHANGED, f"The latest is {latest.ref}")
             new = latest.replace(**changes)
             if _content(new) == _content(latest):
-                return _version_of(latest)
+                return _to_version(latest)
             if new.definition == latest.definition:
                 revisions = (ref.revision for ref in refs if ref.version == latest.version)
-                new = new.replace(revision=_after(revisions))
+                new = new.replace(revision=_next_number(revisions))
             else:
                 await to_thread(_check_change, latest, new)
-                new = new.replace(version=_after(ref.version for ref in refs), revision=1)
+                new = new.replace(version=_next_number(ref.version for ref in refs), revision=1)
             if stored := await self._store(new):
                 return stored
 
     async def _get(self, tail: str, data: bytes) -> Document:
-        target = _schema_ref(tail, _read(documents.GetRequest, data or b"{}"))
-        if (stored := await self._latest(await self._keys(target))) is None:
+        target = _schema_ref(tail, _parse(documents.GetRequest, data or b"{}"))
+        if (stored := await self._read_latest(await self._find_refs(target))) is None:
             _refuse(documents.Code.NOT_FOUND, f"There is no {target}")
         return documents.GetResponse(schema=stored.schema)
 
     async def _list(self, _: str, data: bytes) -> Document:
-        request = _read(documents.ListRequest, data or b"{}")
+        request = _parse(documents.ListRequest, data or b"{}")
         pattern = request.filter or ">"
         try:
             check_subscribe_subject(pattern)
         except errors.ConfigError as error:
             _refuse(documents.Code.INVALID_REQUEST, f"filter: {error}")
         if request.after is not None:
-            return await self._part(pattern, request.after)
+            return await self._list_part(pattern, request.after)
         schemas = [
-            _schema(entry.value)
+            _parse_stored(entry.value)
             async for entry in self._bucket.history(SchemaRef(">").key)
             if not entry.is_deleted
             and (ref := SchemaRef.of_key(entry.key)) is not None
@@ -194,10 +198,13 @@ class _Registry:
         ]
         return documents.ListResponse(schemas=sorted(schemas, key=lambda schema: schema.ref))
 
-    async def _part(self, pattern: str, after: str) -> documents.ListResponse:
-        """Return as many schemas as fit into one message, and one at least."""
+    async def _list_part(self, pattern: str, after: str) -> documents.ListResponse:
+        """Return the schemas after one, or the first ones: as many as fit into a message, and one
+        at least."""
         refs = sorted(
-            ref for ref in await self._keys(SchemaRef(">")) if subject_matches(pattern, ref.name)
+            ref
+            for ref in await self._find_refs(SchemaRef(">"))
+            if subject_matches(pattern, ref.name)
         )
         if after:
             if (last := SchemaRef.parse(after)) is None:
@@ -209,15 +216,15 @@ class _Registry:
             if (stored := await self._read(ref)) is None:
                 continue
             size += stored.size
-            if schemas and size > self._largest:
+            if schemas and size > self._max_bytes:
                 return documents.ListResponse(schemas=schemas, next=schemas[-1].ref.subject_tail)
             schemas.append(stored.schema)
         return documents.ListResponse(schemas=schemas)
 
     async def _remove(self, tail: str, data: bytes) -> Document:
-        target = _schema_ref(tail, _read(documents.RemoveRequest, data or b"{}"))
+        target = _schema_ref(tail, _parse(documents.RemoveRequest, data or b"{}"))
         existed = False
-        for ref in await self._keys(target):
+        for ref in await self._find_refs(target):
             if await self._read(ref) is not None:
                 await self._bucket.delete(ref.key)
                 existed = True
@@ -227,8 +234,8 @@ class _Registry:
 
     # -- the bucket ----------------------------------------------------------------------------
 
-    async def _keys(self, pattern: SchemaRef) -> list[SchemaRef]:
-        """The places there, removed ones included."""
+    async def _find_refs(self, pattern: SchemaRef) -> list[SchemaRef]:
+        """Return the references that match a pattern, those of removed schemas included."""
         before = f"$KV.{self._bucket.name}."
         info = await self._js.stream_info(
             self._bucket.stream, subjects_filter=f"{before}{pattern.key}"
@@ -236,8 +243,9 @@ class _Registry:
         refs = (SchemaRef.of_key(key.removeprefix(before)) for key in info.state.subjects or ())
         return [ref for ref in refs if ref is not None]
 
-    async def _latest(self, refs: list[SchemaRef]) -> _Stored | None:
-        """The latest one of these; of several formats, what was stored last."""
+    async def _read_latest(self, refs: list[SchemaRef]) -> _Stored | None:
+        """Return the latest of these schemas, of several formats the one that was stored last; None
+        if all are removed."""
         candidates = []
         for format in {ref.format for ref in refs}:
             same_format = (ref for ref in refs if ref.format == format)
@@ -248,39 +256,43 @@ class _Registry:
         return max(candidates, key=lambda candidate: candidate.sequence, default=None)
 
     async def _read(self, ref: SchemaRef) -> _Stored | None:
+        """Return a stored schema; None if it was removed."""
         try:
             entry = await self._bucket.get(ref.key, leader=True)
         except errors.KeyNotFoundError:
             return None
-        return _Stored(_schema(entry.value), entry.revision, len(entry.value))
+        return _Stored(_parse_stored(entry.value), entry.revision, len(entry.value))
 
     async def _store(self, schema: documents.Schema) -> documents.SchemaVersion | None:
-        """None: somebody else was first."""
+        """Store a new version or revision; None: somebody else has stored one first."""
         stored = schema.replace(time=datetime.now(UTC))
         document = encode_document(to_wire(stored))
-        if len(document) > self._largest:
+        if len(document) > self._max_bytes:
             _refuse(
                 documents.Code.TOO_LARGE,
                 f"{stored.ref} would have {len(document)} bytes with all that belongs to it; "
-                f"with this server's max_payload, {self._largest} are the most",
+                f"with this server's max_payload, {self._max_bytes} are the most",
             )
         try:
             await self._bucket.update(stored.ref.key, document, 0)
         except errors.WrongLastSequenceError:
             return None
-        return _version_of(stored)
+        return _to_version(stored)
 
 
 def _refuse(code: documents.Code, reason: str) -> NoReturn:
+    """Raise the error that answers a request."""
     short = reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[:_MAX_REASON_CHARS]}…"
     raise errors.ServiceError(code, f"{short}.")
 
 
-def _read(cls: type[RequestT], data: bytes) -> RequestT:
+def _parse(cls: type[RequestT], data: bytes) -> RequestT:
+    """Parse the document of a request. Raises DocumentError."""
     return from_wire(cls, decode_document(data, cls.__name__))
 
 
-def _schema(data: bytes) -> documents.Schema:
+def _parse_stored(data: bytes) -> documents.Schema:
+    """Parse a document of the bucket."""
     try:
         return from_wire(documents.Schema, decode_document(data, "schema"))
     except errors.DocumentError as error:
@@ -288,22 +300,25 @@ def _schema(data: bytes) -> documents.Schema:
 
 
 def _schema_ref(tail: str, request: documents.UpdateRequest | documents.GetRequest) -> SchemaRef:
-    """The place in the subject, or the name there and the rest in the payload, as some write it."""
+    """Return what a request refers to: in the subject; or the name there, and the rest in the
+    payload, as some clients write it."""
     ref = SchemaRef.parse(tail) or SchemaRef(
         tail, request.format or None, request.version or None, request.revision or None
     )
-    _checked_name(ref.name)
+    _check_name(ref.name)
     return ref
 
 
-def _checked_name(name: str) -> str:
+def _check_name(name: str) -> str:
+    """Return the name of a schema, or refuse the request."""
     try:
         return documents.check_schema_name(name)
     except errors.BadNameError as error:
         _refuse(documents.Code.NAME_INVALID, str(error).removesuffix("."))
 
 
-def _checked_format(format: str | None) -> str:
+def _check_format(format: str | None) -> str:
+    """Return the format of a schema, or refuse the request."""
     if not format:
         _refuse(documents.Code.FORMAT_REQUIRED, "The format is missing")
     if format not in documents.FORMATS:
@@ -315,6 +330,7 @@ def _checked_format(format: str | None) -> str:
 
 
 def _check_definition(schema: documents.Schema) -> None:
+    """Refuse a definition that is invalid in its format."""
     try:
         check_definition(schema.payload_schema())
     except errors.ConfigError as error:
@@ -322,6 +338,7 @@ def _check_definition(schema: documents.Schema) -> None:
 
 
 def _check_change(latest: documents.Schema, new: documents.Schema) -> None:
+    """Refuse a definition that is not compatible with the latest one."""
     _check_definition(new)
     policy = documents.policy_of(latest.compat_policy) or documents.DEFAULT_POLICY
     if reasons := violations(policy, latest.payload_schema(), new.payload_schema()):
@@ -332,14 +349,16 @@ def _check_change(latest: documents.Schema, new: documents.Schema) -> None:
 
 
 def _content(schema: documents.Schema) -> tuple[object, ...]:
+    """Return what a client can set of a schema, to compare it."""
     policy = documents.policy_of(schema.compat_policy)
     return schema.definition, schema.description, schema.metadata, policy
 
 
-def _version_of(schema: documents.Schema) -> documents.SchemaVersion:
+def _to_version(schema: documents.Schema) -> documents.SchemaVersion:
+    """Return the answer to ADD and UPDATE."""
     return documents.SchemaVersion(version=schema.version, revision=schema.revision)
 
 
-def _after(given_numbers: Iterable[int | None]) -> int:
-    """The number after those that were given, also if what had it was removed."""
+def _next_number(given_numbers: Iterable[int | None]) -> int:
+    """Return the number after those that were ever given; a removed schema keeps its number."""
     return max((number or 0 for number in given_numbers), default=0) + 1

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jetspark.errors import ConfigError, named
-from jetspark.payloads.ddl import arrow_fields, in_ddl
+from jetspark.payloads.ddl import arrow_fields, schema_in_ddl
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.field_names import FieldNames
@@ -97,7 +97,7 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
     if decoding is None or not decoding.is_json:
         return None
     fields = json_columns_of(decoding.schema.text)
-    return in_ddl(decoding.select_fields(fields))
+    return schema_in_ddl(decoding.select_fields(fields))
 
 
 def decoded_columns(options: SourceOptions) -> list[str]:
