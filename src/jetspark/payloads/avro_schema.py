@@ -81,22 +81,8 @@ class AvroKind(IntEnum):
     """A branch or a symbol that the reader does not take; its name says why."""
 
 
-KINDS: Final = {
-    "null": AvroKind.NULL,
-    "boolean": AvroKind.BOOLEAN,
-    "int": AvroKind.INT,
-    "long": AvroKind.LONG,
-    "float": AvroKind.FLOAT,
-    "double": AvroKind.DOUBLE,
-    "bytes": AvroKind.BYTES,
-    "string": AvroKind.BYTES,
-    "fixed": AvroKind.FIXED,
-    "enum": AvroKind.ENUM,
-    "record": AvroKind.RECORD,
-    "array": AvroKind.ARRAY,
-    "map": AvroKind.MAP,
-    "union": AvroKind.UNION,
-}
+KINDS: Final = {kind.name.lower(): kind for kind in AvroKind} | {"string": AvroKind.BYTES}
+"""Kinds by the names of Avro's types."""
 
 
 @dataclass(frozen=True)
