@@ -40,7 +40,7 @@ class RangeFlags:
     """Range of STREAM to read."""
 
     bucket: Switch = False
-    """STREAM is a Key-Value bucket, and the table has one row for each key: its present value. A
+    """STREAM is a Key-Value bucket, and the table has one row for each key: its current value. A
     change replaces the row, a deletion removes it. --keys then names the keys to read."""
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     """Start of the first run: earliest (the default), latest, a sequence, a time such as

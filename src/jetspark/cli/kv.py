@@ -99,7 +99,7 @@ def get(
     Args:
         bucket: Name of the bucket.
         key: The key.
-        revision: The value of this revision; by default the present one.
+        revision: The value of this revision; by default the current one.
         raw: Only the value, unchanged.
     """
     check_json_or_raw(as_json=json, raw=raw)
@@ -119,7 +119,7 @@ def watch(
     count: int | None = None,
     json: JsonLines = False,
 ) -> None:
-    """Show the present value of each key, then every change, until Ctrl-C.
+    """Show the current value of each key, then every change, until Ctrl-C.
 
     Args:
         bucket: Name of the bucket.
@@ -130,14 +130,14 @@ def watch(
     @asynccontextmanager
     async def entries(nc: Client) -> AsyncIterator[AsyncIterator[Entry]]:
         async with (await _open_bucket(nc, bucket)).watch(keys or ">") as watcher:
-            yield present_first(watcher)
+            yield current_values_first(watcher)
 
-    async def present_first(watcher: Watcher) -> AsyncIterator[Entry]:
+    async def current_values_first(watcher: Watcher) -> AsyncIterator[Entry]:
         first = True
         async for entry in watcher:
             if entry is not None:
                 yield entry
-            elif first and not json:  # the end of the present values
+            elif first and not json:  # the end of the current values
                 condition = f" that matches {' or '.join(keys)}" if keys else ""
                 console.warn(f"Bucket {bucket} has no key{condition} yet.")
             first = False

@@ -117,7 +117,7 @@ class ConnectionScope:
         parse=keep_text,
     )
     user: str | None = option(
-        "The user's name; it does not belong into the URL, which Spark would show.", parse=keep_text
+        "The user's name; for Spark it must not be in the URL, which Spark shows.", parse=keep_text
     )
     password: str | None = option("The user's password.", parse=keep_text)
     token: str | None = option("A token, in place of user and password.", parse=keep_text)
@@ -151,15 +151,17 @@ class ConnectionScope:
     tls_hostname: str | None = option(
         "The name that the server's certificate must have.", parse=keep_text
     )
-    connect_timeout: float = option("Seconds for one server.", 2.0)
+    connect_timeout: float = option(
+        "Seconds within which a server must accept the connection.", 2.0
+    )
     inbox_prefix: str = option(
         "Prefix of inboxes, for accounts that restrict them.", "_INBOX", parse=parse_subject
     )
     jetstream_domain: str | None = option(
-        "JetStream in a domain.", parse=lambda name, value: check_name("domain", value)
+        "Name of the JetStream domain.", parse=lambda name, value: check_name("domain", value)
     )
     jetstream_api_prefix: str | None = option(
-        "JetStream through an imported API.",
+        "Prefix of a JetStream API that is imported from another account.",
         parse=lambda name, value: parse_subject(name, value.removesuffix(".")),
     )
 
@@ -303,37 +305,41 @@ class SourceScope:
     ending_timestamp: str | None = option("The end as a time.")
     ending_offsets_by_timestamp: str | None = option("Ends by stream as times, as JSON.")
     max_offsets_per_trigger: int | None = option(
-        "Streaming only: most sequences in one micro-batch, gaps included, divided among the "
-        "streams in proportion to their waiting messages."
+        "Streaming only: maximum number of sequences in one micro-batch, gaps included, divided "
+        "among the streams in proportion to their waiting messages."
     )
     max_bytes_per_trigger: int | None = option(
-        "Streaming only: most bytes in one micro-batch, as the stream stores them, estimated from "
-        "the stream's average."
+        "Streaming only: maximum number of bytes in one micro-batch, as the stream stores them, "
+        "estimated from the stream's average."
     )
     min_offsets_per_trigger: int | None = option(
         "Streaming only: wait for this many sequences, but no longer than "
         f"{named('max_trigger_delay')}."
     )
     max_trigger_delay: float = option(
-        f"Seconds after the last batch for which {named('min_offsets_per_trigger')} "
-        "waits; in Spark also 15m.",
+        f"Seconds after the last batch for which {named('min_offsets_per_trigger')} waits; in "
+        "Spark also as 15m.",
         15 * 60.0,
         parse=parse_duration,
     )
     min_partitions: int = option(
-        "Least number of partitions, but no partition without a sequence; each is a task of Spark.",
+        "Minimum number of partitions, each of which is a task of Spark; fewer if there are fewer "
+        "sequences.",
         1,
     )
     max_records_per_partition: int = option(
-        "Most sequences in one partition; a batch has at most 10,000 partitions.", 250_000
+        "Maximum number of sequences in one partition; a batch has at most 10,000 partitions.",
+        250_000,
     )
     fail_on_data_loss: bool = option(
         "Stop when messages or a stream that should have been read are gone; otherwise continue "
         "with what is still there, and log a warning.",
         True,
     )
-    max_rows_per_batch: int = option("Most rows of the Arrow batches passed to Spark.", 30_000)
-    max_bytes_per_batch: int = option("Most bytes of these batches.", 8 << 20)
+    max_rows_per_batch: int = option(
+        "Maximum number of rows in an Arrow batch that is passed to Spark.", 30_000
+    )
+    max_bytes_per_batch: int = option("Maximum number of bytes in such a batch.", 8 << 20)
     read_timeout: float = option(
         "Seconds without progress, reconnecting included, after which a task or the query fails.",
         60.0,
@@ -397,7 +403,7 @@ class StreamSinkScope:
     )
     writer_name: str | None = option(
         "exactly-once, streaming: the query's name in the ledger, by which it is recognised when "
-        "its checkpoint is lost; by default made of the checkpoint's place.",
+        "its checkpoint is lost; by default derived from the checkpoint's path.",
         parse=keep_text,
     )
 
@@ -428,8 +434,8 @@ class TableOptions:
         "Name of a batch write; a second write of this name changes nothing."
     )
     writer_name: str | None = option(
-        "The streaming query's name in the table, by which it is recognised when its checkpoint is "
-        "lost; by default made of the checkpoint's place."
+        "The streaming query's name in the table, by which it is recognised when its checkpoint "
+        "is lost; by default derived from the checkpoint's path."
     )
     adopt: bool = option(
         "Add the rows to a table that this query has not written, or has written with another "
@@ -442,10 +448,11 @@ class TableOptions:
         (),
     )
     sequence_by: str | None = option(
-        "With keys: the column whose greatest value is the last row of a key."
+        f"With {named('keys')}: the column that orders the rows of a key; the row with the "
+        "greatest value wins."
     )
     apply_as_deletes: str | None = option(
-        "With keys: rows that remove their key: a boolean column, column = 'text' or "
+        f"With {named('keys')}: rows that remove their key: a boolean column, column = 'text' or "
         "column IN ('text', …)."
     )
     apply_as_truncates: str | None = option(
@@ -457,7 +464,9 @@ class TableOptions:
         "rows of a key, with valid_from and valid_to."
     )
     default_table: str | None = option("With a template: the table for rows that have no table.")
-    max_new_tables: int = option("With a template: most new tables of a task.", 1000)
+    max_new_tables: int = option(
+        "With a template: maximum number of new tables that one task may create.", 1000
+    )
     quarantine: str | None = option(
         "Table for records that do not become rows, with the reason: payloads that do not fit the "
         "schema, and rows without a table; or stream:NAME, a stream of dead letters."
@@ -482,4 +491,4 @@ class TableReadScope:
     prune: str | None = option(
         "A condition; files that cannot have such rows are not read.", parse=keep_text
     )
-    min_partitions: int = option("At least this many tasks, if there are as many files.", 1)
+    min_partitions: int = option("Minimum number of tasks; fewer if there are fewer files.", 1)
