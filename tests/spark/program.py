@@ -14,7 +14,7 @@ import time
 from pyspark.sql import SparkSession
 
 from jetspark.spark.pipelines.ingest import Ingest
-from jetspark.spark.queries.lag import LagListener
+from jetspark.spark.queries.progress import LagListener
 from jetspark.spark.queries.start import source_options, start_writing
 
 COUNT = 1000

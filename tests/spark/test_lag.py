@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from jetspark.spark.queries.lag import LagListener, QueryLag
+from jetspark.spark.queries.progress import LagListener, QueryLag
 
 
 def offset(**following: int) -> dict[str, Any]:

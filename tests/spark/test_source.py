@@ -21,7 +21,7 @@ from tests.support.ports import free_port
 from tests.support.streams import Admin, numbered
 
 from jetspark.spark.failures import explain
-from jetspark.spark.queries.lag import LagListener, QueryLag, total_lag
+from jetspark.spark.queries.progress import LagListener, QueryLag, total_lag
 from jetspark.spark.queries.start import start_query
 from jetspark.spark.versions import HAS_LIMITS
 

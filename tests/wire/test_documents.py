@@ -56,7 +56,7 @@ _DECODERS |= {"spark/source/infer_schema.py", "payloads/json_shape.py", "registr
 _DECODERS |= {f"payloads/{one}.py" for one in ("avro_schema", "cloudevents", "codec", "connect")}
 _DECODERS |= {f"payloads/{one}.py" for one in ("debezium", "json_schema", "json_decoder")}
 # What Spark, its JVM and our own processes wrote.
-_OURS = {"spark/queries/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py"}
+_OURS = {"spark/queries/progress.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py"}
 _OURS |= {"wire/trace.py", "registry/json_rules.py", "spark/pipelines/table_rows.py"}
 _OURS |= {"tables/row_expressions.py", "tables/statistics.py"}
 _OURS |= {

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from jetspark.spark.pipelines.ingest import Ingest as Ingest
     from jetspark.spark.pipelines.pipeline import start_pipeline as start_pipeline
     from jetspark.spark.pipelines.pipeline_file import read_pipeline as read_pipeline
-    from jetspark.spark.queries.lag import LagListener as LagListener
-    from jetspark.spark.queries.lag import QueryLag as QueryLag
-    from jetspark.spark.queries.lag import lag_by_stream as lag_by_stream
     from jetspark.spark.queries.metrics import QueryMetrics as QueryMetrics
+    from jetspark.spark.queries.progress import LagListener as LagListener
+    from jetspark.spark.queries.progress import QueryLag as QueryLag
+    from jetspark.spark.queries.progress import lag_by_stream as lag_by_stream
     from jetspark.spark.queries.start import start_query as start_query
     from jetspark.spark.session.session import close_session as close_session
     from jetspark.spark.session.session import local_session as local_session
@@ -31,9 +31,9 @@ _MODULES = {
     "Ingest": "jetspark.spark.pipelines.ingest",
     "read_pipeline": "jetspark.spark.pipelines.pipeline_file",
     "start_pipeline": "jetspark.spark.pipelines.pipeline",
-    "LagListener": "jetspark.spark.queries.lag",
-    "QueryLag": "jetspark.spark.queries.lag",
-    "lag_by_stream": "jetspark.spark.queries.lag",
+    "LagListener": "jetspark.spark.queries.progress",
+    "QueryLag": "jetspark.spark.queries.progress",
+    "lag_by_stream": "jetspark.spark.queries.progress",
     "QueryMetrics": "jetspark.spark.queries.metrics",
     "start_query": "jetspark.spark.queries.start",
     "local_session": "jetspark.spark.session.session",

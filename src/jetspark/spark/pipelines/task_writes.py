@@ -28,7 +28,7 @@ from jetspark.spark.data_source import JetStreamDataSource
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.pipelines.sequence_order import tables_ordered_by_seq
 from jetspark.spark.pipelines.table_rows import RowBuilder, RowSpec, build_rows
-from jetspark.spark.queries.lag import WRITTEN_METRIC
+from jetspark.spark.queries.progress import WRITTEN_METRIC
 from jetspark.spark.queries.rows_in_progress import report_folder, reporting
 from jetspark.spark.sink_tasks import query_id
 from jetspark.spark.source.options import SourceOptions, parse_options

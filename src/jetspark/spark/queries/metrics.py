@@ -32,8 +32,7 @@ from jetspark.metrics.endpoint import Durations, Health, collected, family, serv
 from jetspark.ranges.fixed_range import tail
 from jetspark.spark.checkpoints import finished_offsets
 from jetspark.spark.local_folders import local_path
-from jetspark.spark.queries.lag import parse_streams
-from jetspark.spark.queries.progress import QueryProgress
+from jetspark.spark.queries.progress import QueryProgress, parse_streams
 from jetspark.spark.queries.rows_in_progress import RowsInProgress, iterate_scala
 from jetspark.spark.queries.start import sources_in
 from jetspark.spark.source.options import SourceOptions

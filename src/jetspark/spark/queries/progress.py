@@ -1,16 +1,81 @@
-"""What a running query has done since it started."""
+"""The progress of queries, from Spark's reports: totals, lag, and a listener that follows both.
+
+The lag of a stream is the number of sequences between the end of the last batch and the end of the
+stream at that time; deleted messages count.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
-from jetspark.spark.queries.lag import parse_streams, read_figures, total_lag
+from pyspark.sql.streaming import listener
+from pyspark.sql.streaming.query import StreamingQuery
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
+logger = logging.getLogger("jetspark.spark")
 
 _MAX_DURATIONS = 1000
+
+
+def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
+    """Lag in sequences by stream of one progress report; None if the report does not have it."""
+    lag: dict[str, int] = {}
+    for source in report["sources"]:
+        end, latest = parse_streams(source["endOffset"]), parse_streams(source["latestOffset"])
+        if not end:
+            continue
+        for name, stream in latest.items():
+            # The lag of a stream that a pattern just found is its whole content.
+            read = end[name]["next"] if name in end else 1
+            lag[name] = lag.get(name, 0) + max(0, stream["next"] - read)
+    return lag or None
+
+
+def total_lag(report: Mapping[str, Any]) -> int | None:
+    """Lag in sequences of one progress report, all streams together."""
+    lag = lag_by_stream(report)
+    return None if lag is None else sum(lag.values())
+
+
+WRITTEN_METRIC = "jetspark written"
+"""The observed metric of queries of `ingest`, whose tasks return files, not rows."""
+
+
+class BatchFigures(NamedTuple):
+    """What one micro-batch has written."""
+
+    rows: int
+    rows_per_second: float
+    quarantined: int = 0
+    """Records in the quarantine table."""
+    left_out: int = 0
+    """Messages that are no rows by their format, such as heartbeats of Debezium."""
+
+
+def read_figures(report: Mapping[str, Any]) -> BatchFigures:
+    """The figures of the batch of one progress report."""
+    input_rows = report["numInputRows"]
+    metrics = (report.get("observedMetrics") or {}).get(WRITTEN_METRIC)
+    if metrics is None or not input_rows:
+        return BatchFigures(input_rows, float(report.get("processedRowsPerSecond") or 0.0))
+    rows, quarantined = metrics["rows"], metrics["quarantined"]
+    milliseconds = report["durationMs"].get("triggerExecution") or 1
+    speed = 1000 * (rows + quarantined) / milliseconds
+    return BatchFigures(rows, speed, quarantined, metrics["left_out"])
+
+
+def parse_streams(offset: Any) -> dict[str, Any]:
+    """The streams of our source's offset, a document or its JSON; empty for another source's."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {}
+    # Other sources of the query have other offsets.
+    return dict(offset["streams"]) if isinstance(offset, dict) and "streams" in offset else {}
 
 
 @dataclass(slots=True)
@@ -56,3 +121,61 @@ class QueryProgress:
         if query.lastProgress is not None:
             self.lag = total_lag(query.lastProgress)
         return self.batches > batches_before
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag:
+    """One query after one batch."""
+
+    query: str
+    """The query's name, or its id when it has none."""
+    batch: int
+    rows: int
+    """Rows of this batch."""
+    rows_per_second: float
+    lag: Mapping[str, int]
+    """Sequences by stream."""
+
+
+class LagListener(listener.StreamingQueryListener):
+    """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
+
+    Every batch is logged (logger "jetspark.spark", level INFO) and passed to `callback` in a thread
+    of Spark; its exceptions are logged. For Prometheus: `query_metrics`.
+    """
+
+    def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
+        self._callback = callback
+        self._latest: dict[str, QueryLag] = {}
+        self._names: dict[str, str] = {}
+
+    @property
+    def latest(self) -> dict[str, QueryLag]:
+        """The last batch of each running query, by the query's name or id."""
+        return dict(self._latest)
+
+    # -- called by Spark -------------------------------------------------------------------
+
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
+        self._names[str(event.id)] = event.name or str(event.id)
+
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
+        report = json.loads(event.progress.json)
+        if (lag := lag_by_stream(report)) is None:
+            return
+        name, batch = report.get("name") or report["id"], report["batchId"]
+        rows, rows_per_second, *_ = read_figures(report)
+        query_lag = QueryLag(name, batch, rows, rows_per_second, lag)
+        self._latest[name] = query_lag
+        logger.info("%s: batch %d, %d rows, lag %d", name, batch, rows, sum(lag.values()))
+        if self._callback is not None:
+            try:
+                self._callback(query_lag)
+            except Exception:
+                logger.exception("The lag callback failed")
+
+    def onQueryIdle(self, event: listener.QueryIdleEvent) -> None:
+        """Nothing new."""
+
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
+        self._latest.pop(self._names.pop(str(event.id), ""), None)

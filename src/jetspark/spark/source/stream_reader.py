@@ -274,14 +274,16 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         facts = fetch_source_facts(options, running=True)
         if planning.may_be_outdated(facts, offsets):
             facts = fetch_source_facts(options, running=True, linearizable=True)
-        for name in offsets.keys() & facts.keys():
+        for name, offset in offsets.items():
+            if (stream := facts.get(name)) is None:
+                continue
             if options.present_values:
                 advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
-                planning.check_not_recreated(facts[name], offsets[name], advice)
+                planning.check_not_recreated(stream, offset, advice)
             if options.orders_by_seq:
-                check_sequences_continue(options, facts[name], offsets[name])
+                check_sequences_continue(options, stream, offset)
             if options.removes_read_messages:
-                planning.check_not_shorter(facts[name], offsets[name], _START_OVER_ADVICE)
+                planning.check_not_shorter(stream, offset, _START_OVER_ADVICE)
         self._check_copies(offsets, next((stream.server_id for stream in facts.values()), None))
         return facts
 
