@@ -15,9 +15,13 @@ import yaml
 from jetspark import errors, public_names
 from jetspark.cli.app import COMMANDS, make_app
 from jetspark.options.names import spark_name
-from jetspark.options.scopes import CONNECTION
-from jetspark.spark.source import options
-from jetspark.spark.stream_sink import options as sink_options
+from jetspark.options.scopes import (
+    CONNECTION,
+    PayloadScope,
+    SourceScope,
+    StreamSinkScope,
+    parsers_of,
+)
 from jetspark.spark.table_sink import option_texts as table_options
 
 ROOT = Path(__file__).parents[2]
@@ -103,8 +107,9 @@ def test_the_reference_has_the_help_of_every_command(site: Path) -> None:
 
 def test_every_option_of_a_format_is_in_the_reference(site: Path) -> None:
     text = re.findall(r"<code>([^<]+)</code>", page(site, "options"))
-    known = {*options._READING, *options._PAYLOADS, *CONNECTION}
-    known |= {*sink_options._WRITING, *table_options._WRITING, *table_options._READING}
+    known = {*CONNECTION, *table_options._WRITING, *table_options._READING}
+    for scope in (SourceScope, PayloadScope, StreamSinkScope):
+        known |= parsers_of(scope).keys()
     known = set(map(spark_name, known))
     assert known - set(text) == set()
 

@@ -9,13 +9,14 @@ import pytest
 
 from jetspark.errors import ConfigError
 from jetspark.options.names import spark_name
-from jetspark.options.scopes import CONNECTION
+from jetspark.options.scopes import CONNECTION, SourceScope, StreamSinkScope, parsers_of
 from jetspark.options.spark_options import _KAFKA_OPTIONS
-from jetspark.spark.source.options import _READING, parse_options
-from jetspark.spark.stream_sink.options import _WRITING, parse_sink_options
+from jetspark.spark.source.options import parse_options
+from jetspark.spark.stream_sink.options import parse_sink_options
 
+_OPTIONS = {*CONNECTION, *parsers_of(SourceScope), *parsers_of(StreamSinkScope)}
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"
-_KNOWN = set(map(spark_name, {**CONNECTION, **_READING}))
+_KNOWN = set(map(spark_name, {**CONNECTION, **parsers_of(SourceScope)}))
 # As Spark 4.3's guide to the connector lists them.
 READING = [
     *("kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern"),
@@ -45,7 +46,13 @@ def test_every_option_and_column_of_the_connector_has_its_row() -> None:
 
 
 def test_what_stands_on_the_right_is_there() -> None:
-    known = {*_KNOWN, *map(spark_name, _WRITING), "lag_by_stream", "LagListener", "latestOffset"}
+    known = {
+        *_KNOWN,
+        *map(spark_name, parsers_of(StreamSinkScope)),
+        "lag_by_stream",
+        "LagListener",
+        "latestOffset",
+    }
     columns = {"subject", "data", "stream", "seq", "timestamp", "headers"}
     for row in rows():
         if row[0].strip() == "Kafka":
@@ -66,4 +73,4 @@ def test_options_of_kafka_are_refused_with_our_name() -> None:
     with pytest.raises(ConfigError, match=r"'kafka\.linger\.ms' is for Kafka"):
         parse_sink_options({"stream": "S", "kafka.linger.ms": "5"})
     for hint in _KAFKA_OPTIONS.values():
-        assert set(re.findall("\x02(\\w+)\x03", hint)) <= {*CONNECTION, *_READING, *_WRITING}
+        assert set(re.findall("\x02(\\w+)\x03", hint)) <= _OPTIONS

@@ -6,16 +6,15 @@ import pytest
 
 from jetspark.errors import ConfigError
 from jetspark.options.names import spark_name
-from jetspark.spark.source import options as reading
+from jetspark.options.scopes import SourceScope, StreamSinkScope, parsers_of
 from jetspark.spark.source.options import parse_options
-from jetspark.spark.stream_sink import options as writing
 from jetspark.spark.stream_sink.options import Guarantee, parse_sink_options
 
 MINIMAL = {"stream": "S"}
 
 
 def test_options_for_writing_are_refused_when_reading() -> None:
-    for name in set(writing._WRITING) - set(reading._READING):
+    for name in set(parsers_of(StreamSinkScope)) - set(parsers_of(SourceScope)):
         with pytest.raises(ConfigError, match=f"{name} is for writing"):
             parse_options(MINIMAL | {spark_name(name): "x"})
 

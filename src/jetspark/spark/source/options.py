@@ -34,26 +34,30 @@ from jetspark.ranges.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.ranges.sequence_range import ReadLimits
 from jetspark.spark.source.position_options import ENDINGS, POSITION_READERS, STARTS, Positions
 
-_READING: Parsers = {**parsers_of(SourceScope), **POSITION_READERS}
-OF_SCHEMA = parsers_of(SchemaScope)
-_PAYLOADS = parsers_of(PayloadScope)
+_SOURCE_OPTIONS: Parsers = {**parsers_of(SourceScope), **POSITION_READERS}
+SCHEMA_OPTIONS = parsers_of(SchemaScope)
+_PAYLOAD_OPTIONS = parsers_of(PayloadScope)
 """Options of decoding: the arguments of `Decoding.make`, with `lookup` in parts."""
 _LATEST = Positions("", "latest")
 """The end of a read for which no option names one."""
-_REGISTRY_OPTIONS = tuple(name for name in OF_SCHEMA if name.startswith("registry"))
-_SELECTION = ("stream", "streams", "stream_pattern", "bucket", "backup")
-_OF_BUCKETS = ("keys", "history", "present_values")
-_OF_STREAMS = ("subjects", "sole_reader", "interest_consumer")
+_REGISTRY_OPTIONS = tuple(name for name in SCHEMA_OPTIONS if name.startswith("registry"))
+_SELECTING_OPTIONS = ("stream", "streams", "stream_pattern", "bucket", "backup")
+_BUCKET_OPTIONS = ("keys", "history", "present_values")
+_STREAM_OPTIONS = ("subjects", "sole_reader", "interest_consumer")
 _CONSUMERS = ("interest_consumer", "progress_consumer")
-_OF_SERVERS = (*CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS)
-READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket", *OF_SCHEMA}
+_SERVER_OPTIONS = (*CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS)
+READING_ONLY = frozenset({**_SOURCE_OPTIONS, **_PAYLOAD_OPTIONS}) - {
+    "stream",
+    "bucket",
+    *SCHEMA_OPTIONS,
+}
 """Names that have no meaning for writing."""
-_FOR_WRITING = parsers_of(StreamSinkScope).keys() - {"stream", "bucket"}
-_FOR_READ_STREAM = {
+_WRITING_ONLY = parsers_of(StreamSinkScope).keys() - {"stream", "bucket"}
+_NOT_FOR_BATCH = {
     **{
         name: "for readStream; a batch read takes the whole range (bound it with "
         f"{named('ending_offsets')})."
-        for name in _READING
+        for name in _SOURCE_OPTIONS
         if name.endswith("_per_trigger") or name == "max_trigger_delay"
     },
     **dict.fromkeys(_CONSUMERS, "for readStream; a batch read leaves nothing on the server."),
@@ -63,7 +67,7 @@ _FOR_READ_STREAM = {
     "orders_by_seq": "for readStream; a batch read sees only one stream of a name.",
 }
 """The reasons why a batch read refuses options."""
-_FOR_READ = {
+_NOT_FOR_STREAMING = {
     "history": "for spark.read; a streaming query reads every change anyway.",
     "backup": "for spark.read: nothing is added to a backup.",
 }
@@ -146,7 +150,7 @@ class SourceOptions(SourceScope):
 
     def for_batch(self) -> Self:
         """These options, checked for spark.read. Raises ConfigError for those of readStream."""
-        refuse_options(self.option_names, _FOR_READ_STREAM)
+        refuse_options(self.option_names, _NOT_FOR_BATCH)
         if self.backfills_by_snapshot and "max_records_per_partition" in self.option_names:
             raise ConfigError(
                 f"has no effect in a batch read with {named('backfill')}: each partition takes a "
@@ -177,7 +181,7 @@ class SourceOptions(SourceScope):
 
     def for_streaming(self) -> Self:
         """These options, checked for spark.readStream. Raises ConfigError for those of read."""
-        refuse_options(self.option_names, _FOR_READ)
+        refuse_options(self.option_names, _NOT_FOR_STREAMING)
         self._check_ending()
         if self.ending.option and self.present_values:
             raise ConfigError(
@@ -217,10 +221,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
     Raises ConfigError for unknown names (with the nearest known one), bad values, no stream.
     """
-    elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
-    parsed = read_options(options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere)
+    elsewhere = dict.fromkeys(_WRITING_ONLY, "writing")
+    parsed = read_options(
+        options, {**CONNECTION, **_SOURCE_OPTIONS, **_PAYLOAD_OPTIONS}, elsewhere=elsewhere
+    )
     _check_selection(parsed, options)
-    reading = select_options(parsed, _READING.keys() - POSITION_READERS.keys())
+    reading = select_options(parsed, _SOURCE_OPTIONS.keys() - POSITION_READERS.keys())
     known_columns = COLUMNS
     if "stream" in reading:
         reading["streams"] = (reading.pop("stream"),)
@@ -228,7 +234,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         known_columns, bucket = BUCKET_COLUMNS, reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
-    connection, payloads = connection_options(parsed), select_options(parsed, _PAYLOADS)
+    connection, payloads = connection_options(parsed), select_options(parsed, _PAYLOAD_OPTIONS)
     read = SourceOptions(
         connection=connection,
         option_names=frozenset(parsed),
@@ -271,7 +277,7 @@ def _make_decoding(payload_options: dict[str, Any], connection: ConnectOptions) 
     if "decode" not in payload_options:
         raise ConfigError(
             f"goes with {named('decode')}, the format of the payloads.",
-            option=next(name for name in _PAYLOADS if name in payload_options),
+            option=next(name for name in _PAYLOAD_OPTIONS if name in payload_options),
         )
     return Decoding.make(**with_lookup(payload_options, connection))
 
@@ -309,7 +315,7 @@ def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -
 
     `options`: as the user gave them, before they were parsed.
     """
-    chosen = [name for name in _SELECTION if name in parsed]
+    chosen = [name for name in _SELECTING_OPTIONS if name in parsed]
     if len(chosen) > 1:
         raise ConfigError(f"Give only one of {', '.join(map(named, chosen))}.")
     if not chosen:
@@ -326,9 +332,9 @@ def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -
         )
     if "backup" in parsed:
         refuse_options(
-            parsed, dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one.")
+            parsed, dict.fromkeys(_SERVER_OPTIONS, "for servers; a backup is read without one.")
         )
     if "bucket" in parsed:
-        refuse_options(parsed, dict.fromkeys(_OF_STREAMS, "for reading streams."))
+        refuse_options(parsed, dict.fromkeys(_STREAM_OPTIONS, "for reading streams."))
     else:
-        refuse_options(parsed, dict.fromkeys(_OF_BUCKETS, "for reading a bucket."))
+        refuse_options(parsed, dict.fromkeys(_BUCKET_OPTIONS, "for reading a bucket."))

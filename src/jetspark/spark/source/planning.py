@@ -125,6 +125,7 @@ def is_shorter(facts: StreamFacts, offset: StreamOffset) -> bool:
 
 
 def _shorter_message(facts: StreamFacts, offset: StreamOffset) -> str:
+    """The sentence about a stream that is shorter than the query knows it."""
     verb = "read" if offset.last_known < offset.next else "stored"
     return (
         f"Stream {facts.name!r} ends at sequence {facts.last_seq}, but {offset.last_known} was "
@@ -133,6 +134,7 @@ def _shorter_message(facts: StreamFacts, offset: StreamOffset) -> str:
 
 
 def _missing_message(stream: str) -> str:
+    """The beginning of a sentence about a stream that is gone."""
     return f'Stream "{stream}" is gone, with what was not read of it, if anything'
 
 

@@ -84,11 +84,15 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         pool.reachable.add(self._options.connection)
         self._initial_offsets: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
+        """The sequences before which an AvailableNow run ends, by stream."""
         self._trigger_facts: dict[str, StreamFacts] | None = None
+        """The facts of the last `latestOffset`, until `reportLatestOffset` has taken them."""
         self._last_batch_time = -math.inf
         self._subjects_checked = False
         self._logged_losses: dict[str, str] = {}
+        """The keys of the losses that were logged, by stream."""
         self._checked_server_id: str | None = None
+        """The server for which `_check_copies` has found no loss."""
         name = options.progress_consumer
         self._progress_consumer = None if name is None else ProgressConsumer(options, name)
 

@@ -15,7 +15,7 @@ from jetspark.options.scopes import CONNECTION, StreamSinkScope, connection_opti
 from jetspark.options.spark_options import read_options, refuse_options, select_options
 from jetspark.payloads.codec import Codec
 from jetspark.spark.checkpoints import query_name
-from jetspark.spark.source.options import OF_SCHEMA, READING_ONLY, with_lookup
+from jetspark.spark.source.options import READING_ONLY, SCHEMA_OPTIONS, with_lookup
 
 
 class Guarantee(StrEnum):
@@ -27,6 +27,7 @@ class Guarantee(StrEnum):
 
 
 def _parse_guarantee(name: str, value: str) -> Guarantee:
+    """The guarantee, also in capitals or with underscores. Raises ConfigError."""
     folded = value.strip().casefold().replace("_", "-")
     try:
         return Guarantee(folded)
@@ -37,10 +38,10 @@ def _parse_guarantee(name: str, value: str) -> Guarantee:
         ) from None
 
 
-_WRITING: Parsers = {**parsers_of(StreamSinkScope), "guarantee": _parse_guarantee}
+_SINK_OPTIONS: Parsers = {**parsers_of(StreamSinkScope), "guarantee": _parse_guarantee}
 _CHECKPOINT = "checkpointlocation"
-_OF_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
-_ONLY_EXACTLY_ONCE = ("transaction_id", "lanes", "prepare_stream", "adopt_ledger", "writer_name")
+_ADDED_BY_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
+_EXACTLY_ONCE_OPTIONS = ("transaction_id", "lanes", "prepare_stream", "adopt_ledger", "writer_name")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +100,11 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """
     parsed = read_options(
         options,
-        {**CONNECTION, **_WRITING, **OF_SCHEMA},
+        {**CONNECTION, **_SINK_OPTIONS, **SCHEMA_OPTIONS},
         elsewhere=dict.fromkeys(READING_ONLY, "reading"),
-        of_spark=_OF_SPARK,
+        of_spark=_ADDED_BY_SPARK,
     )
-    writing = select_options(parsed, _WRITING)
+    writing = select_options(parsed, _SINK_OPTIONS)
     if ("stream" in writing) == ("bucket" in writing):
         raise ConfigError(f"Give {named('stream')} or {named('bucket')}: the one to write to.")
     if "bucket" in writing:
@@ -111,14 +112,14 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         refuse_options(parsed, dict.fromkeys(("subject", "guarantee", "encode"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
-        refuse_options(parsed, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
-    connection, of_schema = connection_options(parsed), select_options(parsed, OF_SCHEMA)
+        refuse_options(parsed, dict.fromkeys(_EXACTLY_ONCE_OPTIONS, "for guarantee exactly-once."))
+    connection, schema_options = connection_options(parsed), select_options(parsed, SCHEMA_OPTIONS)
     if "encode" in writing:
-        of_schema = with_lookup(of_schema, connection)
-        writing["encoding"] = Codec(writing.pop("encode"), **of_schema)
+        schema_options = with_lookup(schema_options, connection)
+        writing["encoding"] = Codec(writing.pop("encode"), **schema_options)
     else:
         refuse_options(
-            parsed, dict.fromkeys(OF_SCHEMA, f"for payloads that {named('encode')} makes.")
+            parsed, dict.fromkeys(SCHEMA_OPTIONS, f"for payloads that {named('encode')} makes.")
         )
     checkpoint = next((options[key] for key in options if key.casefold() == _CHECKPOINT), None)
     return SinkOptions(connection=connection, checkpoint=checkpoint, **writing)

@@ -70,6 +70,7 @@ class RowEncoder:
             yield from self._encode_batch(batch)
 
     def _encode_batch(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
+        """The (subject, header block or None, payload) of each row."""
         subjects = [self.subject] * batch.num_rows
         if self.subject is None:
             subjects = batch.column("subject").to_pylist()
@@ -178,6 +179,7 @@ class EntryEncoder:
     def _encode_entry(
         self, key: str | None, value: bytes | None, operation: str | None
     ) -> EncodedMessage:
+        """The message that puts, deletes or purges a key; without an operation, null deletes."""
         if key is None:
             raise ConfigError("A row has no key (null).")
         check_key(key)

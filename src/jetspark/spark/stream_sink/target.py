@@ -87,6 +87,7 @@ def register_name(options: SinkOptions, query: str | None) -> None:
 
 
 def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
+    """The writer of a streaming query, by the query's id."""
     return ExactlyOnceWriter(
         options.connection,
         options.stream,
@@ -97,6 +98,7 @@ def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
 
 
 def _leaders(options: SinkOptions) -> Leaders:
+    """The leader of the target stream, for requests of the driver."""
     return Leaders(options.connection, options.publish_timeout, at_once_if_new=True)
 
 
