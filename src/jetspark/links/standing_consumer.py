@@ -27,7 +27,7 @@ class StandingConsumer:
         self._option, self._description = option, description
 
     def position(self) -> int | None:
-        """The sequence that it would deliver next; None without a consumer.
+        """The sequence that the consumer would deliver next; None if there is no consumer.
 
         Raises ConfigError for a consumer of this name that was not created for this purpose.
         """
@@ -41,8 +41,8 @@ class StandingConsumer:
             )
         return int(info["delivered"]["stream_seq"]) + 1
 
-    def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
-        """Create it, to deliver from a sequence on; None: from the stream's beginning."""
+    def create(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
+        """Create the consumer, to deliver from `sequence` on; None: from the beginning."""
         config: dict[str, Any] = {
             "name": self._name,
             "durable_name": self._name,
@@ -56,10 +56,10 @@ class StandingConsumer:
         self._api.create_consumer(self._stream, config, subjects)
 
     def reset(self, sequence: int) -> None:
-        """Move it to a sequence. Call `position` before: without a consumer this times out."""
+        """Move the consumer to a sequence. Without a consumer this times out: ask `position`."""
         names = {"stream": self._stream, "consumer": self._name}
         self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **names)
 
     def delete(self) -> None:
-        """Delete it, if it exists."""
+        """Delete the consumer, if it exists."""
         self._api.delete_reader(self._stream, self._name)

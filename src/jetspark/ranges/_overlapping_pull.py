@@ -112,7 +112,7 @@ class OverlappingPull:
 
     def _handle_status(self, frame: MessageFrame, status: Status) -> None:
         """Check a heartbeat, or account for the end of a request. Raises the errors of `check`."""
-        if status.code == CONTROL:
+        if status.code == CONTROL:  # a heartbeat, with the last delivery that was sent
             sent = number_in(frame.headers, LAST_CONSUMER)
             if sent is not None and sent > self.decoder.consumer_sequence:
                 raise TryAnotherLinkError(

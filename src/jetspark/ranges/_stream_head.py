@@ -76,6 +76,7 @@ class StreamHead:
         if ended:
             return ""
         name, witness = self._range.stream, self._range.witness
+        # A user who may not get messages gets no proof.
         with suppress(errors.PermissionsError):
             if facts.stores_many_subjects:
                 replacement = api.message(name, seq=facts.first_seq)

@@ -217,7 +217,7 @@ class ExactlyOnceWriter:
             )
         if last is not None:
             return self._copier.check_stored(last.decision)
-        if self._copier.last_markers(1) != [0]:
+        if self._copier.last_markers(1) != [0]:  # every batch with rows has a marker of lane 0
             raise errors.LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
                 f'ledger "{self.ledger.stream}" has no record of them: it was purged or '

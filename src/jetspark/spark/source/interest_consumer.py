@@ -51,7 +51,7 @@ def start_at_consumers(
         position = consumer.position()
         if position is None:
             created.add(stream)
-            consumer.make(None if offset.earliest else offset.next)
+            consumer.create(None if offset.earliest else offset.next)
             position = consumer.position() or offset.next
         if stream in created:  # messages from before the consumer are not stored
             position = max(position, head(api.stream(stream)))
@@ -87,7 +87,7 @@ def ensure_consumers(
                 report_loss(logger, problem, Loss(stream, problem))
         if position is None:
             created.add(stream)
-            consumer.make()
+            consumer.create()
 
 
 def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> None:

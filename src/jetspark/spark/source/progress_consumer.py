@@ -78,11 +78,11 @@ class ProgressConsumer:
                 self.name,
             )
         elif position is None:
-            consumer.make(sequence, self.options.subjects)
+            consumer.create(sequence, self.options.subjects)
         # Recreated the first time, since an earlier run may have had other subjects, and to move it
         # back, since a reset to before its start is refused.
         elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
             consumer.delete()
-            consumer.make(sequence, self.options.subjects)
+            consumer.create(sequence, self.options.subjects)
