@@ -43,10 +43,11 @@ JWT = OPERATOR.user(USER)
 CREDS = creds_text(JWT, USER.seed)
 FORMS: dict[str, list[dict[str, Any]]] = {
     USERS: [
+        {"user": "u", "password": "p4ss"},
         {"user": lambda: "u", "password": lambda: "p4ss"},
         {"user": "u", "password": lambda: "p4ss"},
     ],
-    TOKEN: [{"token": lambda: "s3cret"}],
+    TOKEN: [{"token": "s3cret"}, {"token": lambda: "s3cret"}],
     KEYED: [
         {"nkey_seed": USER.seed},
         {"nkey_seed": lambda: USER.seed},

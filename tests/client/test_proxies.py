@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, next_of
 from tests.conftest import MakeServer
 from tests.support.certificates import Certificates
 from tests.support.ports import free_port
@@ -102,13 +102,11 @@ async def test_a_proxy_carries_every_kind_of_url_and_looks_up_the_name(
 async def test_a_proxy_is_used_again_after_its_connection_was_lost(
     make_proxy: MakeProxy, connect: Connect, shared_server: NatsServer
 ) -> None:
-    events: asyncio.Queue[Any] = asyncio.Queue()
     proxy = make_proxy()
-    nc = await connect(shared_server.url, proxy=proxy.url, event_callback=events.put_nowait)
+    nc = await connect(shared_server.url, proxy=proxy.url)
+    events = nc.events()
     proxy.cut()
-    async with asyncio.timeout(WITHIN):
-        while not isinstance(await events.get(), Reconnected):
-            pass
+    await next_of(events, Reconnected)
     await nc.flush()
     assert len(proxy.asked) == 2
 

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, next_of
 from tests.conftest import MakeServer
 from tests.support.cluster import Cluster
 
 import jetspark.blocking
 from jetspark import Disconnected, JetsparkError, PoolServer, Reconnected
 from jetspark.errors import ConfigError, ConnectionClosedError
-
-WITHIN = 60
-
-
-async def until(events: asyncio.Queue[Any], kind: type) -> Any:
-    async with asyncio.timeout(WITHIN):
-        while not isinstance(event := await events.get(), kind):
-            pass
-    return event
 
 
 async def test_discovered_servers_are_ignored_on_request(
@@ -50,14 +40,14 @@ async def test_choose_server_decides_the_first_and_every_later_attempt(
         offers.append(offered)
         return next((each for each in offered if each.url == wanted[0]), None)
 
-    events: asyncio.Queue[Any] = asyncio.Queue()
-    nc = await connect(urls, choose_server=choose, event_callback=events.put_nowait)
+    nc = await connect(urls, choose_server=choose)
     assert nc.current_server == urls[2]
     assert {each.url for each in offers[0]} == set(urls)
     assert not any(each.discovered or each.failures or each.wait for each in offers[0])
     wanted.pop(0)
+    events = nc.events()
     servers[2].kill()
-    assert await until(events, Reconnected) == Reconnected(urls[1])
+    assert await next_of(events, Reconnected) == Reconnected(urls[1])
 
 
 async def test_choose_server_that_raises_or_chooses_badly_is_reported_and_the_usual_one_tried(
@@ -99,18 +89,12 @@ async def test_set_servers_is_used_at_once_while_reconnecting(
     connect: Connect, make_server: MakeServer
 ) -> None:
     first, second = make_server(), make_server()
-    events: asyncio.Queue[Any] = asyncio.Queue()
-    failed = asyncio.Event()
-    nc = await connect(
-        first.url,
-        reconnect_wait=3600,
-        event_callback=events.put_nowait,
-        error_callback=lambda _: failed.set(),
-    )
+    nc = await connect(first.url, reconnect_wait=3600)
+    events = nc.events()
     first.kill()
-    await until(events, Disconnected)
+    await next_of(events, Disconnected)
     nc.set_servers(second.url)
-    assert await until(events, Reconnected) == Reconnected(second.url)
+    assert await next_of(events, Reconnected) == Reconnected(second.url)
 
 
 def test_blocking_set_servers_replaces_the_pool(make_server: MakeServer) -> None:

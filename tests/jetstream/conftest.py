@@ -11,6 +11,7 @@ from tests.conftest import Unique
 from tests.jetstream.eventually import eventually
 from tests.jetstream.scripted import ScriptedConsumer
 
+from jetspark.client.messages import Message
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import JsMsg, PullConsumer, ordered
 from jetspark.jetstream.consumers import create_ephemeral
@@ -106,6 +107,25 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
     monkeypatch.setattr(ordered, "create_ephemeral", create)
     return open_
+
+
+class Ordinary(NamedTuple):
+    """A stream that knows neither batches nor counters: its subject, and what it has stored."""
+
+    subject: str
+    taken: list[Message]
+
+
+@pytest.fixture
+async def ordinary(nc: Client, unique: Unique) -> Ordinary:
+    stream = Ordinary(unique("ordinary"), [])
+
+    async def store(msg: Message) -> None:
+        stream.taken.append(msg)
+        await msg.respond(b'{"stream":"S","seq":5}')
+
+    nc.subscribe(stream.subject, callback=store)
+    return stream
 
 
 class Own(NamedTuple):

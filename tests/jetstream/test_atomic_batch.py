@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import MakeServer, NeedsServer, Unique
-from tests.jetstream.conftest import ServerIs, routes
+from tests.jetstream.conftest import Ordinary, ServerIs, routes
 from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
 from jetspark import errors
-from jetspark.client.messages import Message, PreparedMessage
+from jetspark.client.messages import PreparedMessage
 from jetspark.full_client import Client, JetStream, connect
 from jetspark.jetstream import AtomicBatch
 from jetspark.jetstream.in_flight import sender_of
@@ -252,21 +252,13 @@ async def test_a_missing_answer_is_a_timeout(js: JetStream, nc: Client, unique: 
                         await batch.add(subject)
 
 
-async def test_an_ordinary_stream_gets_only_one(js: JetStream, nc: Client, unique: Unique) -> None:
-    subject = unique("ordinary")
-    taken = []
-
-    async def store(msg: Message) -> None:
-        taken.append(msg)
-        await msg.respond(b'{"stream":"S","seq":5}')
-
-    nc.subscribe(subject, callback=store)
+async def test_an_ordinary_stream_gets_only_one(js: JetStream, ordinary: Ordinary) -> None:
     with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
         async with js.atomic_batch() as batch:
             for _ in range(3):
-                await batch.add(subject)
-    await nc.flush()
-    assert len(taken) == 1
+                await batch.add(ordinary.subject)
+    await js.client.flush()
+    assert len(ordinary.taken) == 1
 
 
 async def test_mistakes_are_found_before_anything_is_sent(

@@ -6,12 +6,11 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from tests.conftest import MakeStream, NeedsServer, Unique
-from tests.jetstream.conftest import ServerIs
+from tests.conftest import MakeStream, NeedsServer
+from tests.jetstream.conftest import Ordinary, ServerIs
 from tests.jetstream.eventually import eventually
 
 from jetspark import errors
-from jetspark.client.messages import Message
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import Counter
 
@@ -81,23 +80,17 @@ async def test_counter_on_a_stream_without_counters_is_refused(js: JetStream, st
             await js.get_counter(stream, f"{stream}.a")
 
 
-async def test_an_ordinary_increment_raises(js: JetStream, nc: Client, unique: Unique) -> None:
-    subject = unique("ordinary")
-
-    async def store(msg: Message) -> None:
-        await msg.respond(b'{"stream":"S","seq":5}')
-
-    nc.subscribe(subject, callback=store)
+async def test_an_ordinary_increment_raises(js: JetStream, ordinary: Ordinary) -> None:
     with pytest.raises(errors.JetStreamError, match="'S' does not count"):
-        await js.increment(subject)
+        await js.increment(ordinary.subject)
 
 
 async def test_mistakes_are_found_before_anything_is_sent(
     js: JetStream, nc: Client, server_is: ServerIs
 ) -> None:
     before = nc.stats.out_msgs
-    for wrong in (1.5, "1"):
-        with pytest.raises(errors.ConfigError):
+    for wrong in (True, 1.0, 1.5, "1", 10**4500):
+        with pytest.raises(errors.ConfigError, match=r"^by "):
             await js.increment("a", wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.ConfigError):
         await js.get_counter("S", "a.*")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import MakeServer, NeedsServer, Unique
-from tests.jetstream.conftest import Own, ServerIs
+from tests.jetstream.conftest import Ordinary, Own, ServerIs
 from tests.jetstream.eventually import eventually
 from tests.support.cluster import Cluster
 
@@ -389,21 +389,13 @@ async def test_a_first_message_that_was_not_written_is_not_written_after_it_fail
         assert (await sub.next()).data == b"after it"
 
 
-async def test_an_ordinary_stream_gets_only_one(js: JetStream, nc: Client, unique: Unique) -> None:
-    subject = unique("ordinary")
-    taken = []
-
-    async def store(msg: Message) -> None:
-        taken.append(msg)
-        await msg.respond(b'{"stream":"S","seq":5}')
-
-    nc.subscribe(subject, callback=store)
+async def test_an_ordinary_stream_gets_only_one(js: JetStream, ordinary: Ordinary) -> None:
     async with js.fast_ingest() as ingest:
-        await ingest.add(subject)
+        await ingest.add(ordinary.subject)
         with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
-            await ingest.add(subject)
-    await nc.flush()
-    assert (len(taken), ingest.acked) == (1, 1)
+            await ingest.add(ordinary.subject)
+    await js.client.flush()
+    assert (len(ordinary.taken), ingest.acked) == (1, 1)
 
 
 async def test_a_gap_beyond_the_last_is_ignored(js: JetStream, nc: Client, unique: Unique) -> None:
