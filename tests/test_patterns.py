@@ -27,7 +27,7 @@ OF_OWN_TEXT = (
 """Modules whose patterns read what this user, or Spark, has written."""
 EXCEPT = {
     "jetspark.payloads.ddl._TEXT_OR_CHARACTER": "a schema as this user writes it",
-    "jetspark.tables.partitions._OUTSIDE": "partitions as this user writes them",
+    "jetspark.tables.partitions._SEPARATOR": "partitions as this user writes them",
     "jetspark.tables.upserts._CONDITION": "a condition as this user writes it",
     "jetspark.wire.pull._PART": "reads only what _DURATION takes",
 }

@@ -50,26 +50,27 @@ def partition_value(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Partition:
-    """Divides rows into partitions by the values of a column, or by what a format makes of them."""
+    """Divides rows into partitions by the values of a column, or by a transform of them."""
 
     name: str
     """Name of the partition in folders."""
     column: str
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
-        """The value of each row."""
+        """The partition's value of each row."""
         return rows.column(self.column)
 
     def text(self, value: Any) -> str | None:
-        """A value of `of` in a folder's name; None: that for null."""
+        """A value of `of` in a folder's name; None for null."""
         return partition_value(value)
 
     def may_reject(self, column: pa.Array) -> bool:
-        """Whether `refusal` has to look at the different values of the column."""
+        """Whether `rejection_reason` has to look at the distinct values of the column."""
         kind = column.type
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             return False
         longest = pc.max(pc.binary_length(column)).as_py() or 0
+        # Percent-encoded in a folder's name, a byte takes three.
         return bool(3 * longest + 3 * len(self.name) >= _MAX_NAME_BYTES)
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
@@ -89,10 +90,10 @@ class Partition:
 
 
 def year_out_of_range(column: str) -> ConfigError:
+    """The error for a date in this column that Python does not have."""
     return ConfigError(
-        f"{named('partition_by')}: {column!r} has a value outside the years 1 to 9999: "
-        "partition by another "
-        "column, or leave such rows out."
+        f"{named('partition_by')}: {column!r} has a value outside the years 1 to 9999: partition "
+        "by another column, or leave such rows out."
     )
 
 
@@ -108,16 +109,16 @@ def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -
         folder = _partition_folder(partition.name, text)
         if len(folder.encode()) > _MAX_NAME_BYTES:
             raise ConfigError(
-                f"{named('partition_by')}: {partition.name!r} has a value of "
-                f"{len(text or '')} characters, too "
-                f"long for the name of a folder ({safe_repr(text)}): partition by less of it, such "
-                f"as {partition.name}_begin=left({partition.name}, 20)."
+                f"{named('partition_by')}: {partition.name!r} has a value of {len(text or '')} "
+                f"characters, too long for the name of a folder ({safe_repr(text)}): partition by "
+                f"less of it, such as {partition.name}_begin=left({partition.name}, 20)."
             )
         path += f"{folder}/"
     return path
 
 
 def _partition_folder(name: str, text: str | None) -> str:
+    """The folder of a partition, `name=text`; `text`: None for null."""
     name = _PATH_CHARACTERS.sub(lambda match: quote(match[0], safe=""), name)
     # deltalake's compaction looks for a ~ as %7E.
     value = NULL_FOLDER if text is None else quote(text, safe="").replace("~", "%7E")
@@ -134,10 +135,9 @@ class DerivedColumn(Protocol):
 
 @dataclass(frozen=True)
 class SortKey:
-    """Value by which the rows of a file are sorted."""
+    """A column, or a transform of it, by which the rows of a file are sorted."""
 
     by: Partition
-    """The value of each row."""
     descending: bool
     nulls_first: bool
 

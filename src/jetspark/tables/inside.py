@@ -28,6 +28,7 @@ _MISREAD = re.compile(r"[\x00-\x1f\x7f?#\\]")
 """Characters that libraries leave out of a name, take for its end, or for a slash."""
 _STEPS = frozenset({".", ".."})
 _LOCAL = "file"
+"""The storage of this machine, which is also the scheme of its URIs."""
 _STORES: Final = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "abfs", "wasbs": "abfs",
 }  # fmt: skip
@@ -40,7 +41,7 @@ def is_misread(name: str) -> bool:
 
 
 def _storage_and_path(name: str) -> tuple[str, str] | None:
-    """The storage of a path or URI, and the path there; None for one that is not absolute, or that
+    """(storage, path there) of an absolute path or URI; None for one that is not absolute, or that
     libraries take for another one."""
     match = _SCHEME.match(name)
     scheme = _LOCAL if match is None else match[1].casefold()
@@ -52,11 +53,13 @@ def _storage_and_path(name: str) -> tuple[str, str] | None:
 
 def relative_path(location: str, uri: str) -> str | None:
     """The path below the location of a file that metadata names; None for a file elsewhere."""
-    root, file = _storage_and_path(location), _storage_and_path(uri)
-    if root is None or file is None or root[0] != file[0]:
+    table, file = _storage_and_path(location), _storage_and_path(uri)
+    if table is None or file is None:
         return None
-    path = file[1].removeprefix(root[1].rstrip("/") + "/")
-    return path if path != file[1] and is_plain_path(path) else None
+    (table_storage, table_path), (file_storage, file_path) = table, file
+    path = file_path.removeprefix(table_path.rstrip("/") + "/")
+    is_below = table_storage == file_storage and path != file_path and is_plain_path(path)
+    return path if is_below else None
 
 
 def is_plain_path(path: str) -> bool:
@@ -109,7 +112,7 @@ def _is_ordinary(path: Path) -> bool:
 
 
 def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
-    """The URIs in metadata that are below the location, with their paths there."""
+    """The URIs that are below the location and behind no link, with their paths there."""
     paths = {uri: relative_path(location, uri) for uri in uris}
     inside = {uri: path for uri, path in paths.items() if path is not None}
     linked = paths_behind_links(location, inside.values())
@@ -132,9 +135,9 @@ def check_files(location: str, uris: Iterable[str]) -> None:
 def check_no_folder_links(
     location: str, *, is_foreign: Callable[[str], bool] = lambda _: False
 ) -> None:
-    """Raise ConfigError for a link among what is below a folder, and leads to a folder itself: a
-    library could write behind it. `is_foreign`: whether a name in the folder is not
-    the table's."""
+    """Raise ConfigError for a link to a folder anywhere below a local location: a library could
+    write behind it. `is_foreign`: whether a folder directly below is not the table's, by its
+    name."""
     root = local_folder_of(location)
     if root is None:
         return
@@ -165,7 +168,8 @@ def check_relative_paths(location: str, paths: Iterable[str]) -> None:
     named = set(paths)
     named.update(map(unquote, paths))
     elsewhere = {path for path in named if not is_plain_path(path) or _SCHEME.match(f"{path}/")}
-    if elsewhere := elsewhere | paths_behind_links(location, named - elsewhere):
+    elsewhere |= paths_behind_links(location, named - elsewhere)
+    if elsewhere:
         raise file_outside_table(location, min(elsewhere))
 
 
@@ -179,10 +183,10 @@ def remove_local_file(location: str, path: str) -> bool:
     *folders, name = filter(None, path.split("/"))
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for below in folders:
-            above, way = folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-            folder = os.open(below, way, dir_fd=above)
-            os.close(above)
+        for folder_name in folders:
+            parent, flags = folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            folder = os.open(folder_name, flags, dir_fd=parent)
+            os.close(parent)
         os.unlink(name, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):

@@ -5,7 +5,10 @@ There the record can still be quarantined; at the commit one such value would en
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import reduce
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,69 +21,81 @@ _UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000}
 """A day in each unit; nanoseconds do not leave these years."""
 
 
+class _Misfit(NamedTuple):
+    """Values of a column that the table cannot hold, for one reason."""
+
+    column: str
+    mask: pa.Array
+    """Boolean mask of the rows with these values."""
+    reason: str
+    """A sentence."""
+
+
 def misfit_mask(layout: Layout, rows: pa.RecordBatch) -> pa.Array | None:
     """Boolean mask of the rows that the table cannot hold; None if it can hold all of them."""
-    misfits = None
-    for _, mask, _ in _misfits(layout, rows):
-        misfits = mask if misfits is None else pc.or_(misfits, mask)
-    return misfits
+    return _any_of(misfit.mask for misfit in _find_misfits(layout, rows))
 
 
 def misfit_reason(layout: Layout, row: pa.RecordBatch) -> tuple[str, str]:
-    """The column and the reason of a single row that the table cannot hold."""
-    column, _, reason = next(_misfits(layout, row))
-    return column, reason
+    """(column, reason as a sentence) why the table cannot hold a single row."""
+    misfit = next(_find_misfits(layout, row))
+    return misfit.column, misfit.reason
 
 
-def _misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
-    """(column, mask of the rows, reason)."""
+def _find_misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[_Misfit]:
     for column in rows.schema:
         mask = _outside_of_years(rows.column(column.name))
         if mask is not None and pc.any(mask).as_py():
-            yield column.name, mask, f"{column.name} has a date outside the years 1 to 9999."
+            reason = f"{column.name} has a date outside the years 1 to 9999."
+            yield _Misfit(column.name, mask, reason)
     for field in layout.schema:
         if field.name in rows.schema.names and field.name not in layout.derived:
             for name, mask in _missing_required(field, rows.column(field.name)):
-                yield field.name, mask, f"{name} has no value, and the table requires one."
-    for by in (*layout.partition_by, *layout.checked):
-        if by.column in rows.schema.names:
-            yield from _outside_partitions(by, rows)
+                reason = f"{name} has no value, and the table requires one."
+                yield _Misfit(field.name, mask, reason)
+    for partition in (*layout.partition_by, *layout.checked):
+        if partition.column in rows.schema.names:
+            yield from _rejected_by_partition(partition, rows)
 
 
 def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """(name of a part that must not be null, mask of the values in which it is)."""
+    """(name of a field, mask of the values in which it is null) for the field and those nested in
+    it, where the table requires a value."""
     if not required.nullable and column.null_count:
         yield required.name, column.is_null()
     kind = required.type
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
-        for at, part in enumerate(kind):
-            if (index := column.type.get_field_index(part.name)) >= 0:
-                for name, mask in _missing_required(kind.field(at), column.field(index)):
-                    if pc.any(mask := pc.and_(mask, column.is_valid())).as_py():
-                        yield f"{required.name}.{name}", mask
+        for inner in kind:
+            index = column.type.get_field_index(inner.name)
+            if index < 0:
+                continue
+            for name, mask in _missing_required(inner, column.field(index)):
+                mask = pc.and_(mask, column.is_valid())
+                if pc.any(mask).as_py():
+                    yield f"{required.name}.{name}", mask
     elif is_list(kind) and is_list(column.type):
         for name, mask in _missing_required(kind.value_field, column.flatten()):
-            yield f"{required.name}.{name}", _rows_with(mask, column)
+            yield f"{required.name}.{name}", _lists_with(mask, column)
     elif pa.types.is_map(kind) and pa.types.is_map(column.type):
-        entries = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+        entries = _entries_of_map(column)
         entry = pa.field("", pa.struct([kind.key_field, kind.item_field]), nullable=False)
         for name, mask in _missing_required(entry, entries.flatten()):
-            yield f"{required.name}{name}", _rows_with(mask, entries)
+            yield f"{required.name}{name}", _lists_with(mask, entries)
 
 
-def _outside_partitions(by: Partition, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array, str]]:
-    if not by.may_reject(rows.column(by.column)):
+def _rejected_by_partition(partition: Partition, rows: pa.RecordBatch) -> Iterator[_Misfit]:
+    """Values of which no partition can be made."""
+    if not partition.may_reject(rows.column(partition.column)):
         return
-    different = rows.column(by.column).dictionary_encode()
-    values = different.dictionary
-    reasons: dict[str, list[int]] = {}
-    for at in range(len(values)):
-        if (reason := by.rejection_reason(values[at])) is not None:
-            reasons.setdefault(reason, []).append(at)
-    for reason, indices in reasons.items():
-        codes = different.indices
-        mask = pc.is_in(codes, value_set=pa.array(indices, codes.type))
-        yield by.column, mask, f"{by.column}, by which the table is partitioned, {reason}."
+    encoded = rows.column(partition.column).dictionary_encode()
+    indices_by_reason: dict[str, list[int]] = defaultdict(list)
+    for index, value in enumerate(encoded.dictionary):
+        if (reason := partition.rejection_reason(value)) is not None:
+            indices_by_reason[reason].append(index)
+    for reason, indices in indices_by_reason.items():
+        mask = pc.is_in(encoded.indices, value_set=pa.array(indices, encoded.indices.type))
+        sentence = f"{partition.column}, by which the table is partitioned, {reason}."
+        yield _Misfit(partition.column, mask, sentence)
 
 
 def _outside_of_years(column: pa.Array) -> pa.Array | None:
@@ -92,27 +107,33 @@ def _outside_of_years(column: pa.Array) -> pa.Array | None:
     if pa.types.is_timestamp(kind) and kind.unit in _UNITS_PER_DAY:
         return _outside_range(column.cast(pa.int64()), _UNITS_PER_DAY[kind.unit])
     if pa.types.is_struct(kind):
-        outside = None
-        for part in column.flatten():
-            mask = _outside_of_years(part)
-            if mask is not None:
-                outside = mask if outside is None else pc.or_(outside, mask)
-        return outside
+        return _any_of(map(_outside_of_years, column.flatten()))
     if pa.types.is_map(kind):
-        entries = pa.list_(pa.struct([kind.key_field, kind.item_field]))
-        return _outside_of_years(column.cast(entries))
+        return _outside_of_years(_entries_of_map(column))
     if is_list(kind):
         mask = _outside_of_years(column.flatten())
-        return None if mask is None else _rows_with(mask, column)
+        return None if mask is None else _lists_with(mask, column)
     return None
 
 
-def _rows_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
-    """Mask of the lists with an item that the mask of all items has."""
-    rows = pc.list_parent_indices(lists).filter(mask).unique()
-    return pc.is_in(pa.array(range(len(lists)), rows.type), value_set=rows)
-
-
-def _outside_range(instants: pa.Array, day: int) -> pa.Array:
-    first, end = FIRST_DAY * day, (LAST_DAY + 1) * day
+def _outside_range(instants: pa.Array, units_per_day: int) -> pa.Array:
+    """Mask of the instants, in units since 1970, outside the years 1 to 9999."""
+    first, end = FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day
     return pc.fill_null(pc.or_(pc.less(instants, first), pc.greater_equal(instants, end)), False)
+
+
+def _any_of(masks: Iterable[pa.Array | None]) -> pa.Array | None:
+    """Mask of what one of the masks has, each of which may be None; None if all are."""
+    some = [mask for mask in masks if mask is not None]
+    return reduce(pc.or_, some) if some else None
+
+
+def _entries_of_map(column: pa.Array) -> pa.Array:
+    """An array of maps as one of lists of structs."""
+    return column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+
+
+def _lists_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
+    """Mask of the lists with a value that is in `mask`, which is a mask of all their values."""
+    numbers = pc.list_parent_indices(lists).filter(mask).unique()
+    return pc.is_in(pa.array(range(len(lists)), numbers.type), value_set=numbers)

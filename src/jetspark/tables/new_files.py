@@ -59,16 +59,17 @@ class NewFile:
     size: int
     """The size in bytes."""
     rows: int
+    """The number of rows."""
     partition: tuple[Any, ...]
     """Values of the layout's partitions."""
     partition_by: tuple[str, ...]
     """The columns by which the layout is partitioned."""
     spec_id: int
     sort_order_id: int
-    """The layout's spec and order."""
     with_nan: frozenset[str]
     """Columns with NaN, which Parquet's statistics leave out."""
     long_texts: dict[str, tuple[tuple[str, str | None], ...]] = field(repr=False)
+    """`statistics.LongTexts`: bounds of the texts that are too long for Parquet's statistics."""
     footer: bytes = field(repr=False)
     """Parquet's metadata, with the statistics."""
     table: str = ""
@@ -76,6 +77,7 @@ class NewFile:
 
     @property
     def metadata(self) -> pq.FileMetaData:
+        """The footer, parsed."""
         return pq.read_metadata(pa.BufferReader(self.footer))
 
 
@@ -84,11 +86,12 @@ def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
     columns may have been added, but none removed, and none changed."""
     for column in file.metadata.schema.to_arrow_schema():
         at = schema.get_field_index(column.name)
-        if at < 0 or _stored(schema.field(at).type) != _stored(column.type):
+        if at < 0 or _storage_type(schema.field(at).type) != _storage_type(column.type):
             raise table_changed(name, f"the column {column.name}")
 
 
-def _stored(kind: pa.DataType) -> pa.DataType:
+def _storage_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values in a file, without irrelevant details."""
     return normalized_type(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
 
 
@@ -100,6 +103,7 @@ def table_changed(name: object, part: str) -> TableError:
 
 
 def files_by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
+    """The files by their table's name, in order."""
     groups: dict[str, list[NewFile]] = {}
     for file in files:
         groups.setdefault(file.table, []).append(file)
@@ -117,23 +121,23 @@ _ENCODED_TYPES: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], A
     "decimal": (Decimal, str, Decimal),
     "uuid": (UUID, str, UUID),
 }
-"""Types of partition values that become text, by name: the class, and the functions that write and
-read it. The first match counts."""
+"""Types of partition values that become text, by name: (class, to text, from text). A value has the
+first one that matches: a datetime is a date, too."""
 
 
 def encode_new_file(file: NewFile) -> NewFile:
-    """Make a file's description encodable: its partition values become types that msgspec
-    encodes."""
+    """The description with partition values that MessagePack can hold."""
     return replace(file, partition=tuple(map(_encode_value, file.partition)))
 
 
 def decode_new_file(file: NewFile) -> NewFile:
-    """Read a description of `encode_new_file`. Raises TableError as `check_written_path`."""
+    """The description that `encode_new_file` had. Raises TableError as `check_written_path`."""
     check_written_path(file.path)
     return replace(file, partition=tuple(map(_decode_value, file.partition)))
 
 
 def _encode_value(value: Any) -> Any:
+    """[name of the type, text] for the types of `_ENCODED_TYPES`; other values unchanged."""
     for name, (kind, to_text, _) in _ENCODED_TYPES.items():
         if isinstance(value, kind):
             return [name, to_text(value)]

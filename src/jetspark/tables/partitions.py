@@ -21,38 +21,31 @@ from pyarrow import types
 
 from jetspark.errors import ConfigError, named
 
-_OUTSIDE = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
+_SEPARATOR = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
 """A comma outside of backquotes and parentheses."""
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
-_OF_TIME = re.compile(r"(year|month|day|hour)s?\s*\((.+)\)", re.IGNORECASE)
+_TIME_UNIT = re.compile(r"(year|month|day|hour)s?\s*\((.+)\)", re.IGNORECASE)
 _WITH_WIDTH = re.compile(r"(bucket|truncate)\s*\(\s*(\d+)\s*,(.+)\)", re.IGNORECASE)
 EXAMPLES = "day(timestamp), hour(…), month(…), year(…), bucket(16, id), truncate(4, name)"
 
 
-def _is_time(kind: pa.DataType) -> bool:
-    return bool(types.is_timestamp(kind) or types.is_date(kind))
-
-
-def _can_be_cut(kind: pa.DataType) -> bool:
-    return any(
-        fits(kind)
-        for fits in (types.is_integer, types.is_string, types.is_binary, types.is_decimal)
-    )
-
-
-_TAKES: dict[str, Callable[[pa.DataType], bool]] = {
+_SUPPORTED_TYPES: dict[str, Callable[[pa.DataType], bool]] = {
     "": lambda kind: (
         not (types.is_nested(kind) or types.is_binary(kind) or types.is_floating(kind))
     ),
-    "year": _is_time,
-    "month": _is_time,
-    "day": _is_time,
+    **dict.fromkeys(
+        ("year", "month", "day"), lambda kind: types.is_timestamp(kind) or types.is_date(kind)
+    ),
     "hour": types.is_timestamp,
     "bucket": lambda kind: (
         not (types.is_nested(kind) or types.is_floating(kind) or types.is_boolean(kind))
     ),
-    "truncate": _can_be_cut,
+    "truncate": lambda kind: any(
+        is_type(kind)
+        for is_type in (types.is_integer, types.is_string, types.is_binary, types.is_decimal)
+    ),
 }
+"""Whether a transform takes values of a type, by the transform's name; "": the column itself."""
 
 
 @dataclass(frozen=True)
@@ -67,15 +60,15 @@ class PartitionBy:
 
     @classmethod
     def parse(cls, text: str) -> PartitionBy:
-        """A transform, or else a column's name. Raises ConfigError."""
+        """Parse a transform of a column, or a column's name. Raises ConfigError."""
         text = text.strip()
-        if (match := _OF_TIME.fullmatch(text)) is not None:
-            return cls(_unquoted(match[2]), match[1].casefold())
+        if (match := _TIME_UNIT.fullmatch(text)) is not None:
+            return cls(_unquote(match[2]), match[1].casefold())
         if (match := _WITH_WIDTH.fullmatch(text)) is None:
-            return cls(_unquoted(text))
+            return cls(_unquote(text))
         if not int(match[2]):
             raise ConfigError(f"{named('partition_by')}: {text}: its number must be 1 or more.")
-        return cls(_unquoted(match[3]), match[1].casefold(), int(match[2]))
+        return cls(_unquote(match[3]), match[1].casefold(), int(match[2]))
 
     def __str__(self) -> str:
         column = self.column
@@ -87,7 +80,7 @@ class PartitionBy:
         return f"{self.transform}({width}{column})"
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises ConfigError for a column that does not exist, or whose type has no such values."""
+        """Raise ConfigError for a column that does not exist, or a type without this transform."""
         index = schema.get_field_index(self.column)
         if index < 0:
             also = f"; transforms are {EXAMPLES}" if "(" in self.column else ""
@@ -96,7 +89,7 @@ class PartitionBy:
                 f"{', '.join(schema.names)}{also}."
             )
         kind = schema.field(index).type
-        if not _TAKES[self.transform](kind):
+        if not _SUPPORTED_TYPES[self.transform](kind):
             subject = self if self.transform else repr(self.column)
             raise ConfigError(
                 f"{named('partition_by')}: a table cannot be partitioned by {subject}: the type of "
@@ -104,7 +97,7 @@ class PartitionBy:
             )
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     """The name of a column, which may stand in backquotes."""
     text = text.strip()
     quoted = _QUOTED.fullmatch(text)
@@ -118,7 +111,7 @@ def join_partitions(texts: Iterable[str]) -> str:
 
 def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
     """Parse columns and transforms with commas between them. Raises ConfigError."""
-    partitions = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
+    partitions = tuple(PartitionBy.parse(part) for part in _SEPARATOR.split(text) if part.strip())
     if not partitions:
         raise ConfigError(
             f"{named('partition_by')} is empty: leave it out for a table without partitions."

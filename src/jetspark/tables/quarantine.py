@@ -19,6 +19,7 @@ from jetspark.reserved_names import CORRUPT_REASON
 
 _PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])
 MESSAGE: Final = ("stream", "subject", "seq", "timestamp", "headers", "data")
+"""The columns of the message itself."""
 SCHEMA: Final = pa.schema(
     [
         pa.field("stream", pa.string()),
@@ -35,15 +36,18 @@ REASON: Final = CORRUPT_REASON
 """The column in which decoders say why a payload is no row."""
 
 Reason = tuple[str | None, str]
-"""A column, or None, and a sentence."""
+"""(column, sentence): why a record does not become a row; the column may be None."""
+_NAME_ENDS: Final = (":", ".", "[")
+"""What follows the name of a field in a decoder's reason."""
 
 
 def quarantine_rows(
     rows: pa.RecordBatch, reason_of: Callable[[pa.RecordBatch], Reason]
 ) -> pa.RecordBatch:
-    """Rows of the table: `rows` has the columns of `MESSAGE`; `why` says the reason of one row."""
+    """Rows of a quarantine table. `rows`: rejected records, with the columns of `MESSAGE`;
+    `reason_of`: the reason of a single one."""
     # Not as Python's values, which lack some dates that other columns may have.
-    reasons = [reason_of(rows.slice(at, 1)) for at in range(rows.num_rows)]
+    reasons = [reason_of(rows.slice(index, 1)) for index in range(rows.num_rows)]
     columns, sentences = zip(*reasons, strict=True)
     message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
     explanations = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
@@ -52,24 +56,18 @@ def quarantine_rows(
 
 def column_of_reason(reason: str, fields: Iterable[str]) -> str | None:
     """The column of the field that a decoder's reason begins with, as
-    `items[1].price: 12.5 is not an INT.`"""
-    of_fields = {name.removeprefix(PREFIX): name for name in fields if name.startswith(PREFIX)}
-    of_fields |= {name: name for name in fields}
-    longest = sorted(of_fields, key=len, reverse=True)
-    matches = (
-        name
-        for name in longest
-        if reason.startswith(name) and reason[len(name) :][:1] in _NAME_ENDS
-    )
-    return of_fields.get(next(matches, ""))
-
-
-_NAME_ENDS: Final = (":", ".", "[")
+    `items[1].price: 12.5 is not an INT.`; None if it begins with none of them."""
+    columns = {name.removeprefix(PREFIX): name for name in fields if name.startswith(PREFIX)}
+    columns |= {name: name for name in fields}
+    for name in sorted(columns, key=len, reverse=True):
+        if reason.startswith(name) and reason[len(name) :].startswith(_NAME_ENDS):
+            return columns[name]
+    return None
 
 
 def rejection_message(row: Mapping[str, Any], reason: Reason) -> str:
-    """A sentence about a record that is not to be kept; `row`: the columns of `MESSAGE` that are
-    known of it."""
+    """A sentence about a rejected record. `row`: those of its columns of `MESSAGE` that are
+    known."""
     stream, seq, subject = (row.get(name) for name in ("stream", "seq", "subject"))
     record = "A record" if seq is None else f"Message {seq}"
     record += "" if stream is None else f" of {stream}"

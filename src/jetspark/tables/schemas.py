@@ -29,30 +29,25 @@ class SchemaDifferences:
 
 def compare_schemas(table: pa.Schema, rows: pa.Schema) -> SchemaDifferences:
     """Compare rows with a table; a nullable column that the rows lack is filled with nulls."""
-    columns = {column.name: column for column in table}
-    names = set(rows.names)
+    table_types = {column.name: column.type for column in table}
     return SchemaDifferences(
-        added=[column for column in rows if column.name not in columns],
+        added=[column for column in rows if column.name not in table_types],
         changed=[
-            (
-                column.name,
-                str(normalized_type(columns[column.name].type)),
-                str(normalized_type(column.type)),
-            )
-            for column in rows
-            if column.name in columns and not accepts_type(columns[column.name].type, column.type)
+            (name, str(normalized_type(table_types[name])), str(normalized_type(kind)))
+            for name, kind in zip(rows.names, rows.types, strict=True)
+            if name in table_types and not accepts_type(table_types[name], kind)
         ],
         required=[
-            column.name for column in table if not column.nullable and column.name not in names
+            column.name for column in table if not column.nullable and column.name not in rows.names
         ],
     )
 
 
 def accepts_type(table: pa.DataType, rows: pa.DataType) -> bool:
-    """Whether a column of one type takes values of another: of the same, or of smaller integers at
-    any depth, which Iceberg does not have."""
-    table_type, row_type = normalized_type(table), normalized_type(rows)
-    return bool(table_type in (row_type, with_32_bit_integers(row_type)))
+    """Whether a table's column takes values of the rows' type: of its own, or with smaller integers
+    at any depth, which Iceberg does not have."""
+    row_type = normalized_type(rows)
+    return normalized_type(table) in (row_type, with_32_bit_integers(row_type))
 
 
 def with_32_bit_integers(kind: pa.DataType) -> pa.DataType:
@@ -99,7 +94,8 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def map_inner_fields(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """A type with other fields in it, if it has any; its lists have 32-bit offsets."""
+    """A nested type with `change` applied to its fields, and 32-bit offsets; other types
+    unchanged."""
     if pa.types.is_struct(kind):
         return pa.struct([change(inner) for inner in kind])
     if pa.types.is_map(kind):

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaPartition(file_layout.Partition):
+    """A partition column, with the values that Delta or deltalake cannot store there."""
+
     def may_reject(self, column: pa.Array) -> bool:
         return bool(pa.types.is_string(column.type) or pa.types.is_decimal(column.type))
 
@@ -38,6 +40,8 @@ class DeltaPartition(file_layout.Partition):
 
 @dataclass(frozen=True)
 class DeltaStorage(new_files.Storage):
+    """Storage of a table, through deltalake's client."""
+
     uri: str
     options: Mapping[str, str] = field(repr=False)
 
@@ -57,11 +61,14 @@ class DeltaStorage(new_files.Storage):
             self.files().delete_file(path)
 
     def files(self) -> pyarrow.fs.FileSystem:
+        """The file system whose root is the table's location."""
         return pyarrow.fs.PyFileSystem(DeltaStorageHandler(self.uri, dict(self.options)))
 
 
 @dataclass(frozen=True)
 class DeltaScanTask(ScanTask):
+    """Files of one version of a Delta table, and the columns to read."""
+
     fragments: Sequence[pyarrow.dataset.ParquetFileFragment]
     schema: pa.Schema
     columns: tuple[str, ...]

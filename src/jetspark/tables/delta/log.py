@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,9 @@ _TO_B85: Final = bytes.maketrans(
 _UUID_DIGITS: Final = 20
 """Length of an encoded UUID in a deletion vector's path; a folder may stand before it."""
 _MAX_CACHED_FILES: Final = 100_000
+
+
+# The parts of the log's actions (Delta protocol) that name files.
 
 
 class _Vector(msgspec.Struct, rename="camel"):
@@ -65,11 +68,8 @@ def check_sidecars(folder: Path) -> None:
     """
     location = str(folder)
     inside.check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
-    _check_named_files(
-        location,
-        pyarrow.fs.SubTreeFileSystem(location, pyarrow.fs.LocalFileSystem()),
-        _is_checkpoint,
-    )
+    files = pyarrow.fs.SubTreeFileSystem(location, pyarrow.fs.LocalFileSystem())
+    _check_named_files(location, files, checkpoints_only=True)
 
 
 def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
@@ -77,34 +77,34 @@ def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
 
     `files`: those below the location.
     """
-    _check_named_files(location, files, lambda _: True)
-
-
-def _is_checkpoint(path: str) -> bool:
-    return ".checkpoint." in path
+    _check_named_files(location, files, checkpoints_only=False)
 
 
 def _check_named_files(
-    location: str, files: pyarrow.fs.FileSystem, is_wanted: Callable[[str], bool]
+    location: str, files: pyarrow.fs.FileSystem, *, checkpoints_only: bool
 ) -> None:
+    """Raise ConfigError if a file of the log names a file that is not the table's."""
     log = pyarrow.fs.FileSelector(_LOG, recursive=True, allow_not_found=True)
     named: set[str] = set()
     for info in files.get_file_info(log):
         path = info.path
-        if not (info.is_file and path.endswith((".json", ".parquet")) and is_wanted(path)):
+        if not info.is_file or not path.endswith((".json", ".parquet")):
+            continue
+        if checkpoints_only and ".checkpoint." not in path:
             continue
         state = location, path, info.size, info.mtime_ns
         if state not in _paths_by_file_state:
             if len(_paths_by_file_state) >= _MAX_CACHED_FILES:
                 _paths_by_file_state.clear()
-            read = _paths_in_commit if path.endswith(".json") else _paths_in_checkpoint
+            read_paths = _paths_in_commit if path.endswith(".json") else _paths_in_checkpoint
             with files.open_input_file(path) as file:
-                _paths_by_file_state[state] = frozenset(read(location, file))
+                _paths_by_file_state[state] = frozenset(read_paths(location, file))
         named |= _paths_by_file_state[state]
     inside.check_relative_paths(location, named)
 
 
 def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
+    """Paths of sidecars and deletion vectors that a commit names. Raises ConfigError."""
     for line in file.read().splitlines():
         if not line.strip():
             continue
@@ -116,17 +116,18 @@ def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
             yield _sidecar_path(location, action.sidecar.path)
         for file_action in (action.add, action.remove):
             if file_action is not None and (vector := file_action.deletion_vector) is not None:
-                yield from _vector_path(location, vector.storage_type, vector.path_or_inline_dv)
+                yield from _vector_paths(location, vector.storage_type, vector.path_or_inline_dv)
 
 
 def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
-    parts = [
-        f"{action}.deletionVector.{part}"
+    """Paths of sidecars and deletion vectors that a checkpoint names. Raises ConfigError."""
+    vector_fields = [
+        f"{action}.deletionVector.{field}"
         for action in ("add", "remove")
-        for part in ("storageType", "pathOrInlineDv")
+        for field in ("storageType", "pathOrInlineDv")
     ]
     try:
-        table = pyarrow.parquet.ParquetFile(file).read(["sidecar.path", *parts])
+        table = pyarrow.parquet.ParquetFile(file).read(["sidecar.path", *vector_fields])
     except (pa.ArrowException, OSError) as error:
         raise ConfigError(f"The log of the table at {location} is damaged: {error}") from None
     for name in table.column_names:
@@ -134,7 +135,7 @@ def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
             if name == "sidecar":
                 yield _sidecar_path(location, row["path"])
             elif (vector := row["deletionVector"]) is not None:
-                yield from _vector_path(location, vector["storageType"], vector["pathOrInlineDv"])
+                yield from _vector_paths(location, vector["storageType"], vector["pathOrInlineDv"])
 
 
 def _sidecar_path(location: str, uri: str) -> str:
@@ -145,15 +146,15 @@ def _sidecar_path(location: str, uri: str) -> str:
     return path
 
 
-def _vector_path(location: str, kind: str, text: str) -> Iterator[str]:
-    """The path of a vector's file below the location, unless it is in the log itself. Raises
-    ConfigError for one elsewhere."""
-    if kind == "i":
+def _vector_paths(location: str, storage_type: str, text: str) -> Iterator[str]:
+    """The path of a deletion vector's file below the location; none for one in the log itself.
+    Raises ConfigError for a file elsewhere. `text`: the protocol's pathOrInlineDv."""
+    if storage_type == "i":  # inline
         return
     folder, digits = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
     try:
-        if kind != "u":  # an absolute path
-            raise ValueError(kind)
+        if storage_type != "u":  # an absolute path
+            raise ValueError(storage_type)
         name = uuid.UUID(bytes=base64.b85decode(digits.encode("ascii").translate(_TO_B85)))
     except ValueError:
         raise inside.file_outside_table(location, text) from None

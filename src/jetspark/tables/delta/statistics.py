@@ -32,6 +32,7 @@ _INDEXED_COLUMN_COUNT = "delta.dataSkippingNumIndexedCols"
 INDEXED_COLUMNS = "delta.dataSkippingStatsColumns"
 _NAME = re.compile(r"`((?:[^`]|``)*+)`|([^,`]++)")
 _MAX_BOUND_LENGTH = 32
+"""Characters of a text in a bound."""
 _EXACT_DIGITS, _EXACT_PLACES = 15, 5
 """Digits, and decimal places, of the decimals whose bounds deltalake rewrites unchanged: it makes
 doubles of them, and writes small ones as 1e-7, which it does not read."""
@@ -42,42 +43,44 @@ def statistics_json(
     metadata: pq.FileMetaData,
     columns: Iterable[str],
     with_nan: Container[str] = (),
-    texts: LongTexts | None = None,
+    long_texts: LongTexts | None = None,
 ) -> str:
     """Statistics of a file, as JSON for Delta's log. `columns`: the columns that have statistics;
-    `with_nan`: the columns with NaN in them; `texts`: bounds that Parquet does not have.
+    `with_nan`: the columns with NaN in them; `long_texts`: bounds that Parquet does not have.
 
     deltalake's own scan takes a file for one without matching rows if it has bounds of some columns
     and lacks that of another one: so where one is not known, there are none of any column.
     """
-    paths = leaf_columns(metadata)  # nested columns have no statistics
-    nulls: dict[str, int] = {}
-    lows: dict[str, Any] = {}
-    highs: dict[str, Any] = {}
+    indices = leaf_columns(metadata)  # nested columns have no statistics
+    null_counts: dict[str, int] = {}
+    minima: dict[str, Any] = {}
+    maxima: dict[str, Any] = {}
     for name in columns:
-        if name not in paths or _is_binary(metadata, index := paths[name]):
+        if name not in indices or _is_binary(metadata, index := indices[name]):
             continue
         if (count := null_count(metadata, index)) is not None:
-            nulls[name] = count
+            null_counts[name] = count
         if count == metadata.num_rows:
             continue
-        low, high = column_bounds(metadata, index, texts or {})
-        lows[name] = None if low is None else _lower_bound(low)
+        lower, upper = column_bounds(metadata, index, long_texts or {})
+        minima[name] = None if lower is None else _json_minimum(lower)
         # For Spark NaN is greater than every number, so no number is above it.
-        highs[name] = None if high is None or name in with_nan else _upper_bound(high)
-    statistics: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": nulls}
-    for kind, ends in (("minValues", lows), ("maxValues", highs)):
-        if None not in ends.values():
-            statistics[kind] = ends
+        maxima[name] = None if upper is None or name in with_nan else _json_maximum(upper)
+    statistics: dict[str, Any] = {"numRecords": metadata.num_rows, "nullCount": null_counts}
+    for key, bounds in (("minValues", minima), ("maxValues", maxima)):
+        if None not in bounds.values():
+            statistics[key] = bounds
     return _ENCODER.encode(statistics).decode()
 
 
 def _is_binary(metadata: pq.FileMetaData, index: int) -> bool:
+    """Whether a column of a file has bytes that are no texts."""
     column = metadata.schema.column(index)
     return bool(column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "STRING")
 
 
-def _lower_bound(value: Any) -> Any:
+def _json_minimum(value: Any) -> Any:
+    """A lower bound as JSON, not above the value; None for types without bounds."""
     match value:
         case datetime():
             return _json_time(value)
@@ -86,7 +89,9 @@ def _lower_bound(value: Any) -> Any:
     return _json_bound(value)
 
 
-def _upper_bound(value: Any) -> Any:
+def _json_maximum(value: Any) -> Any:
+    """An upper bound as JSON, not below the value; None for types without bounds, and without a
+    text of the length that is above it."""
     match value:
         case datetime():
             try:  # to milliseconds, rounded up so that it remains a bound
@@ -99,6 +104,7 @@ def _upper_bound(value: Any) -> Any:
 
 
 def _json_time(value: datetime) -> str:
+    """A timestamp in ISO 8601, to milliseconds."""
     # Not strftime, which writes the year 1 as "1" on Linux: readers leave such a file out.
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text if value.tzinfo is None else f"{text}Z"
@@ -168,6 +174,7 @@ def statistics_property_for(columns: Iterable[pa.Field]) -> dict[str, str]:
 
 
 def _loses_bounds(kind: pa.DataType) -> bool:
+    """Whether deltalake does not keep the bounds of this type when it rewrites a file."""
     if pa.types.is_nested(kind):
         return any(_loses_bounds(kind.field(at).type) for at in range(kind.num_fields))
     return bool(pa.types.is_floating(kind)) or (
