@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -163,11 +162,6 @@ def test_a_null_is_refused_where_the_table_takes_none() -> None:
     rows = pa.record_batch({"id": pa.array([1, None], pa.int64())})
     with pytest.raises(ConfigError, match="column id of the table must not be null"):
         write_files(Layout(schema), Memory(), "part-0", [rows])
-
-
-def test_a_new_file_goes_from_a_worker_to_the_driver() -> None:
-    (file,) = write_files(Layout(SCHEMA, by("key")), Memory(), "part-0", [batch([(1, "a", 0)])])
-    assert pickle.loads(pickle.dumps(file)) == file
 
 
 def test_bytes_that_are_not_utf8_are_replaced_at_any_depth() -> None:

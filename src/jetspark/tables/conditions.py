@@ -130,6 +130,7 @@ class _ConditionParser:
     def _comparison(
         self, column: exp.Expr, operator: str, value: exp.Expr, *, negated: bool
     ) -> Comparison:
+        """The comparison of a column with a literal, or its negation. Raises ConfigError."""
         name = self._column_name(column)
         kind = self._schema.field(name).type
         try:
@@ -157,6 +158,7 @@ class _ConditionParser:
         )
 
     def _unsupported(self, node: exp.Expr) -> ConfigError:
+        """The error for a part of the condition that statistics of a file cannot answer."""
         expression = node.sql(dialect="spark")
         return ConfigError(
             f"prune {self._text!r}: {expression} cannot be decided for a file; {_SUPPORTED}."

@@ -79,6 +79,7 @@ class FileWriter:
         self._tables[table] = _WritableTable(layout, storage)
 
     def layout_of(self, table: str) -> Layout:
+        """The layout of a table that was added."""
         return self._tables[table].layout
 
     def write(self, batch: pa.RecordBatch, table: str = "") -> None:
@@ -115,6 +116,7 @@ class FileWriter:
             self._finish(key)
 
     def _finish(self, key: tuple[Any, ...]) -> None:
+        """Close a file: later rows of its partition go into another one."""
         table, *values = key
         file = self._files.pop(key)
         self._buffered_bytes -= file.buffered_bytes
@@ -201,6 +203,7 @@ class _OpenFile:
 
     @property
     def is_open(self) -> bool:
+        """Whether the file has its first row group, and so an open stream."""
         return self._stream is not None
 
     @property

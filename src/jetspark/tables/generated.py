@@ -122,15 +122,18 @@ class _ExpressionParser:
         self._kind, self._text = next(self._tokens)  # the next token
 
     def parse(self) -> _Node:
+        """The whole expression."""
         tree = self._sum()
         if self._kind or isinstance(tree, _Literal):
             raise _NotSupported
         return tree
 
     def _sum(self) -> _Node:
+        """Products with + and - between them."""
         return self._operations("+-", self._product)
 
     def _product(self) -> _Node:
+        """Operands with * and % between them."""
         return self._operations("*%", self._operand)
 
     def _operations(self, operators: str, parse_operand: Callable[[], _Node]) -> _Node:
@@ -142,6 +145,7 @@ class _ExpressionParser:
         return tree
 
     def _operand(self) -> _Node:
+        """A literal, a column, a call, or an expression in parentheses."""
         kind, text = self._kind, self._take()
         match kind:
             case "number":
@@ -177,6 +181,7 @@ class _ExpressionParser:
         return _Call(function, tuple(arguments))
 
     def _column(self, name: str) -> _Column:
+        """The table's column of this name, in any case."""
         if name.casefold() not in self._columns:
             raise _NotSupported
         return _Column(self._columns[name.casefold()])
@@ -209,6 +214,7 @@ def _tokenize(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cast(value: pa.Array, kind: str) -> pa.Array:
+    """CAST(value AS kind), for the casts in which Arrow and Spark agree."""
     if kind == "date":
         return _to_date(value)
     if kind in _INTEGER_TYPES and is_signed_integer(value.type):
@@ -225,6 +231,7 @@ _INTEGER_TYPES = {
 
 
 def _to_date(value: pa.Array) -> pa.Array:
+    """The day of a timestamp or date."""
     if pa.types.is_timestamp(value.type):
         return pc.floor_temporal(value, unit="day").cast(pa.date32())
     if pa.types.is_date32(value.type):
@@ -245,12 +252,14 @@ _UNITS = {
 
 
 def _date_trunc(unit: str, value: pa.Array) -> pa.Array:
+    """The start of the unit in which each timestamp is."""
     if not pa.types.is_timestamp(value.type) or unit.casefold() not in _UNITS:
         raise TypeError(unit)
     return pc.floor_temporal(value, unit=_UNITS[unit.casefold()])
 
 
 def _trunc(value: pa.Array, unit: str) -> pa.Array:
+    """The first day of the unit in which each date is."""
     if _UNITS.get(unit.casefold()) not in ("year", "quarter", "month", "week"):
         raise TypeError(unit)
     return pc.floor_temporal(_to_date(value), unit=_UNITS[unit.casefold()])

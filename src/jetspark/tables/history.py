@@ -50,6 +50,8 @@ class History(Upsert):
     added_columns = (FROM, TO)
 
     def table_schema(self, rows: pa.Schema) -> pa.Schema:
+        """The columns of the rows, and those with the times between which each is valid. Raises
+        ConfigError."""
         kind = rows.field(self.history_by).type
         if not pa.types.is_timestamp(kind):
             raise ConfigError(

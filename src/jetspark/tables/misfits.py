@@ -43,6 +43,7 @@ def misfit_reason(layout: Layout, row: pa.RecordBatch) -> tuple[str, str]:
 
 
 def _find_misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[_Misfit]:
+    """All values of the rows that the table cannot hold."""
     for column in rows.schema:
         mask = _outside_of_years(rows.column(column.name))
         if mask is not None and pc.any(mask).as_py():

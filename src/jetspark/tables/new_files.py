@@ -145,6 +145,7 @@ def _encode_value(value: Any) -> Any:
 
 
 def _decode_value(value: Any) -> Any:
+    """The value that `_encode_value` encoded."""
     if isinstance(value, list):
         name, text = value
         return _ENCODED_TYPES[name][2](text)

@@ -113,6 +113,7 @@ class RowExpression:
         return known_fields(self.schema or "")
 
     def _subject_token(self, subject: str | None) -> str | None:
+        """The token of a subject that this expression names; None if it has fewer."""
         tokens = [] if subject is None else subject.split(".")
         assert self.token is not None  # noqa: S101
         return tokens[self.token] if self.token < len(tokens) else None

@@ -76,11 +76,14 @@ def column_bounds(metadata: pq.FileMetaData, index: int, long_texts: LongTexts) 
 
 
 def _row_group_statistics(metadata: pq.FileMetaData, index: int) -> Iterator[pq.Statistics | None]:
+    """Parquet's statistics of a column in each row group."""
     for group in range(metadata.num_row_groups):
         yield metadata.row_group(group).column(index).statistics
 
 
 def _row_group_bounds(statistics: pq.Statistics) -> Bounds:
+    """The bounds of a column in a row group. Raises ValueError or OverflowError for a date that
+    Python does not have."""
     try:
         return statistics.min, statistics.max
     except NotImplementedError:  # PyArrow before 22, for decimals that are stored as integers

@@ -54,6 +54,7 @@ class _AffectedFile:
 
 
 def _find_affected_files(table: Table, changes: Changes) -> Iterator[_AffectedFile]:
+    """Files of which the changes may replace or remove rows; reads only keys and order."""
     scan = table.scan(selected_fields=tuple(changes.columns))
     for task in plan_files(scan, _range_of_keys(changes)):
         rows = _read_rows(table, scan, task)

@@ -66,6 +66,7 @@ class TransformedPartition(Partition):
         return super().may_reject(column)
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
+        """Why a value cannot be truncated, or makes no name of a folder; None if it can."""
         if self._truncate is None or not value.is_valid:
             return None
         kind = value.type

@@ -62,4 +62,5 @@ class IcebergStorage(new_files.Storage):
         self._files().delete(f"{self.location}/{path}")
 
     def _files(self) -> ConfinedFiles:
+        """The table's files, through a new client."""
         return confined_files(self.properties, self.location)

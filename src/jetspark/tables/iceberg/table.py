@@ -253,6 +253,7 @@ class OpenIceberg(Table):
     def _commit_files(
         self, transaction: Transaction, files: Sequence[NewFile], txn_versions: TxnVersions
     ) -> None:
+        """Add new files and transaction versions to a transaction, and commit it."""
         self._stage(transaction, files, txn_versions)
         commit(self.name, transaction)
         self._expire_periodically()
@@ -433,6 +434,7 @@ class OpenIceberg(Table):
 
 
 def _file_bytes(task: FileScanTask) -> int:
+    """Size of a task's data file."""
     return task.file.file_size_in_bytes
 
 
