@@ -153,16 +153,10 @@ def _list_files(table: DeltaTable) -> list[_LoggedFile]:
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return []
-    names = table.metadata().partition_columns
-    partitions = zip(*(files[f"partition.{name}"].to_pylist() for name in names), strict=True)
+    partitions = [f"partition.{name}" for name in table.metadata().partition_columns]
     return [
-        _LoggedFile(path, size, partition)
-        for path, size, partition in zip(
-            files["path"].to_pylist(),
-            files["size_bytes"].to_pylist(),
-            partitions if names else [()] * files.num_rows,
-            strict=True,
-        )
+        _LoggedFile(file["path"], file["size_bytes"], tuple(file[name] for name in partitions))
+        for file in files.select(["path", "size_bytes", *partitions]).to_pylist()
     ]
 
 
