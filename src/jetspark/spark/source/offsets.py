@@ -21,8 +21,9 @@ from typing import Any
 
 import msgspec
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, DocumentError
 from jetspark.links.stream_facts import LastMessage, Witness
+from jetspark.wire.documents import convert_document
 
 _VERSION = 1
 
@@ -79,6 +80,6 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
             f"{str(document)[:200]}"
         )
     try:
-        return msgspec.convert(document.get("streams"), dict[str, StreamOffset])
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"The checkpoint's offset cannot be read: {error}.") from None
+        return convert_document(document.get("streams"), dict[str, StreamOffset], "offset")
+    except DocumentError as error:
+        raise ConfigError(f"The checkpoint's offset cannot be read: {error.reason}.") from None
