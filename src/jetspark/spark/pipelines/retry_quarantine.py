@@ -187,14 +187,14 @@ class _Attempt:
         self._reasons.update(zip(_keys(batch), _reasons(batch), strict=True))
         if self._target.options.has_one_table:
             # A row in the table is there, whatever becomes of the record now.
-            batch = self._without_added("", batch)
+            batch = self._drop_added("", batch)
         messages = batch.select(quarantine.MESSAGE)
         for table_index, rows in build_rows(self._builders, self._target.options.tables, messages):
             files.write(rows, table_index)
 
     def _admit(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Select the rows that are to be added to a table, or to the default one in its place."""
-        rows = self._without_added(table, rows)
+        rows = self._drop_added(table, rows)
         self._settled.update(_keys(rows))
         return rows
 
@@ -209,8 +209,9 @@ class _Attempt:
 
     # -- what the tables have ----------------------------------------------------------------
 
-    def _without_added(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out rows that the table has, from a run that was killed, or that come twice."""
+    def _drop_added(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out rows that a run which was killed has added to the table, and those that come
+        twice."""
         in_table = self._keys_in(table)
         known_keys = set(self._settled)
         is_new = []

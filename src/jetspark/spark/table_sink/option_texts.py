@@ -282,7 +282,8 @@ def table_name(
 
 
 def _parse_further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[str, str]:
-    """The names of the default table and of the quarantine table, by these options."""
+    """The names of the default table, and of the quarantine unless it is a stream, by the names of
+    their options."""
     options = ["default_table"] if "dead_letter_sink" in parsed else ["default_table", "quarantine"]
     return {
         option: _parse_further_table(target, option, parsed[option])

@@ -154,6 +154,7 @@ def evolve_tables(tables: Mapping[str, LakehouseOptions], changes: SchemaChanges
     have. Raises SchemaEvolved."""
 
     def evolve(options: LakehouseOptions, change: SchemaChange) -> str:
+        """Change one table; returns a clause that says how."""
         return commit_with_retries(
             options.name, lambda: change.apply(open_table(options.format, options.name))
         )

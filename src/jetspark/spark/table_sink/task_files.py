@@ -130,6 +130,7 @@ class TaskFiles:
             return batch
         assert target.layout is not None  # noqa: S101
         change = self.schema_changes.get(name, SchemaChange())
+        # Only Iceberg widens a column of integers, in which a larger one is a bad record.
         if CORRUPT in batch.schema.names and target.options.format is Format.ICEBERG:
             payloads = batch.column(CORRUPT).drop_null()
             change.add_larger_integers(payloads.to_pylist(), target.schema)

@@ -54,7 +54,7 @@ class _Writer:
                 raise table_missing(options.name, 0)
         if self._target.completed_batch is not None:
             self._target.check_completed(batch_of_query())
-            deque(batches, maxlen=0)
+            deque(batches, maxlen=0)  # Spark's rows have to be read
             return TaskCommit(writer_id)
         if self._options.task_rows:
             secret = self._options.task_secret
