@@ -80,6 +80,7 @@ class AvroEncoder:
         return payloads
 
     def _column_or_default(self, field: Field, rows: pa.RecordBatch) -> pa.Array:
+        """Return the column of a field; without one null, or the field's default, in each row."""
         if field.name in rows.schema.names:
             return rows.column(field.name)
         if field.type.may_be_null and not field.has_default:

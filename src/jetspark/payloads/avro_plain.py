@@ -155,6 +155,7 @@ class _DatumReader:
         return number
 
     def _read_record(self, node: Node) -> Any:
+        """Read a record: the reader's fields by their names, constants included."""
         row: dict[str, Any] = {}
         for child in (*node.nodes, *(node.constants if node.target is not None else ())):
             source = self
@@ -196,6 +197,7 @@ class _DatumReader:
         return items
 
     def _read_key(self, node: Node) -> str:
+        """Read the key of an entry; "" if the reader skips the map."""
         key = self._take(self._read_size())
         return "" if node.target is None else _decode_text(key)
 

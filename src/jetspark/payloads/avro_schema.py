@@ -177,6 +177,7 @@ class Type:
 
     @property
     def may_be_null(self) -> bool:
+        """Whether null is a value: the type is null, or a union with null."""
         parts = self.parts if self.kind == "union" else (self,)
         return any(part.kind == "null" for part in parts)
 
@@ -231,6 +232,7 @@ class _Parser:
         """By full names; None while the definition is parsed: the type would contain itself."""
 
     def parse(self, text: str) -> Type:
+        """Parse the JSON of a schema. Raises Undecodable."""
         try:
             text.encode()
             declared = json.loads(text)
@@ -248,6 +250,7 @@ class _Parser:
         return type_
 
     def _parse_declaration(self, declared: Any, space: str) -> Type:
+        """Parse a type by its form: a name, a union, or an object. Raises Undecodable."""
         match declared:
             case str() if declared in _PRIMITIVES:
                 return Type(declared)
@@ -319,6 +322,7 @@ class _Parser:
         return type_
 
     def _parse_field(self, declared: Mapping[str, Any], space: str) -> Field:
+        """Parse a field of a record. Raises KeyError and TypeError for what is none."""
         return Field(
             _check_text(declared["name"]),
             self._parse_type(declared["type"], space),

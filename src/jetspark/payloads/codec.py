@@ -95,6 +95,7 @@ class Codec:
         return partial(self._encode_rows, self._make_encoder())
 
     def _make_encoder(self) -> Encoder:
+        """Create the encoder. Raises ConfigError for an unusable schema or envelope."""
         _ = self.envelope  # which may be refused, too
         with name_schema_file(self._file):
             return _encoder_of(self._schema)
@@ -112,6 +113,7 @@ class Codec:
             raise ConfigError(str(error)) from None
 
     def _frame_and_compress(self, payloads: list[bytes]) -> list[bytes]:
+        """Put payloads into their frames, and compress them."""
         if head := self.envelope[0]:
             payloads = [head + payload for payload in payloads]
         if self._compression == "none":
@@ -183,6 +185,7 @@ class Codec:
 
     @cached_property
     def _decoder(self) -> Decoder | JsonDecoder:
+        """The decoder of batches; of JSON, without frames. Raises ConfigError."""
         if self._schema.format == "json":
             return JsonDecoder(columns_of(self._schema.text))
         return Decoding(self._schema, self._framing, (), self._lookup, True).decoder()

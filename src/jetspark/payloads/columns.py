@@ -184,6 +184,7 @@ def check_decoded_size(size: int) -> None:
 
 
 def _too_large() -> Undecodable:
+    """Return the error for payloads that become more than `MAX_DECODED_BYTES`."""
     return Undecodable(
         f"The payload becomes more than {MAX_DECODED_BYTES >> 20} MiB: each element of a list has "
         "all columns of its type."

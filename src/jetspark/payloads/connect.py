@@ -113,6 +113,7 @@ class _CarrierDecoder:
         self._json = JsonDecoder(pa.schema(carriers))
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """Return the columns, and for each payload why it does not fit, or null."""
         carriers, reasons = self._json.decode(payloads)
         return convert_columns(self._fields, self._readings, carriers, reasons)
 
@@ -225,6 +226,7 @@ def _convert_child(
 def _convert_struct(
     values: pa.StructArray, kind: pa.StructType, readings: Sequence[Reading]
 ) -> tuple[pa.Array, list[BadValue]]:
+    """Convert the columns of a STRUCT's carrier."""
     columns, bad_values = [], []
     by_name = dict(zip(values.type.names, values.flatten(), strict=True))
     for field, reading in zip(kind, readings, strict=True):
@@ -237,6 +239,7 @@ def _convert_struct(
 def _convert_list(
     values: pa.ListArray, kind: pa.ListType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
+    """Convert the items of an ARRAY's carrier."""
     offsets, items = offsets_and_items(values)
     items, bad_values = _convert_child(items, item, kind.value_type)
     column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
@@ -246,6 +249,7 @@ def _convert_list(
 def _convert_map(
     values: pa.MapArray, kind: pa.MapType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
+    """Convert the values of a MAP's carrier; keys are texts."""
     offsets, entries = offsets_and_items(values)
     keys, items = entries.flatten()
     items, bad_values = _convert_child(items, item, kind.item_type)

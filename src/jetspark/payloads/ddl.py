@@ -197,6 +197,7 @@ def _plain_type(kind: str, suffix: str) -> pa.DataType | None:
 
 
 def _quoted(name: str, kind: str, between: str = " ") -> str:
+    """Return a field in DDL, with its name in backticks."""
     return f"`{name.replace('`', '``')}`{between}{kind}"
 
 

@@ -125,6 +125,7 @@ class DebeziumDecoder:
     # -- events --------------------------------------------------------------------------------
 
     def _read_json(self, batch: pa.RecordBatch) -> _Changes:
+        """Read events in JSON."""
         unframed = self._framing.unframe(batch)
         payloads = unframed.payloads.to_pylist()
         problems = [None] * len(payloads)

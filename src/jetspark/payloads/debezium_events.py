@@ -288,6 +288,7 @@ def _parse_cloud_event(message: Message, seq: int) -> Event:
 
 
 def _table_name(source: Mapping[str, Any]) -> str | None:
+    """Return the table, or MongoDB's collection, that `source` names; None if it names none."""
     table = source.get("table") or source.get("collection")
     return table if isinstance(table, str) else None
 

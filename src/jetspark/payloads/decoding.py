@@ -233,6 +233,7 @@ class _RenamingDecoder:
 
 
 def _make_avro_decoder(decoding: Decoding) -> PayloadDecoder:
+    """Create the decoder of Avro; for `Decoding.decoder`, as the next ones."""
     reader = decoding.schema
     fields = decoding.select_fields(avro_schema.fields_of(reader))
 
@@ -243,6 +244,7 @@ def _make_avro_decoder(decoding: Decoding) -> PayloadDecoder:
 
 
 def _make_protobuf_decoder(decoding: Decoding) -> PayloadDecoder:
+    """Create the decoder of Protobuf, which refuses payloads of other messages."""
     schema = protobuf_schema.message_of(decoding.schema)
     if decoding.lookup is not None:  # whose schemas are .proto files
         protobuf_schema.check_compiler()
@@ -271,6 +273,7 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
 
 
 def _make_cloudevents_decoder(decoding: Decoding) -> CloudEventDecoder:
+    """Create the decoder of CloudEvents, with that of their data if it has a schema."""
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
     text, unframe = decoding.schema.text, decoding.framing.unframe
@@ -290,6 +293,7 @@ def _make_cloudevents_decoder(decoding: Decoding) -> CloudEventDecoder:
 
 
 def _make_json_decoder(decoding: Decoding) -> JsonDecoder:
+    """Create the decoder of JSON."""
     if not decoding.schema.text:
         raise UnusableSchema(
             "Payloads in JSON become columns by a schema: give it, in Spark's DDL or as JSON "
@@ -300,6 +304,7 @@ def _make_json_decoder(decoding: Decoding) -> JsonDecoder:
 
 
 def _make_debezium_decoder(decoding: Decoding) -> DebeziumDecoder:
+    """Create the decoder of Debezium's events, in JSON or Avro as the schema says."""
     try:
         events = parse_schema(decoding.schema.text)
     except ValueError as error:

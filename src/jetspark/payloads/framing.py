@@ -335,6 +335,7 @@ class Framing:
 def _to_decompressed(
     rows: pa.RecordBatch, payloads: list[bytes], reasons: list[str | None]
 ) -> Decompressed:
+    """Return rows with their decompressed payloads."""
     return Decompressed(rows, pa.array(payloads, pa.binary()), pa.array(reasons, pa.string()))
 
 
@@ -451,6 +452,7 @@ _TOO_LARGE = f"The payload has more than {MAX_UNPACKED_BYTES >> 20} MiB without 
 
 
 def _decompress_stream(payload: bytes, name: str) -> bytes:
+    """Decompress gzip or zstd, up to a byte more than the limit. Raises BadFrame."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
             content: bytes = stream.read(MAX_UNPACKED_BYTES + 1)

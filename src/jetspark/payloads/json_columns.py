@@ -126,9 +126,10 @@ class _Leaf(_Column):
             return self._decode_usual(values), []
         except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
             decoded, bad_values = _decode_each(self.decode_one, values, self.name, end_of)
-            return self._array(decoded), bad_values
+            return self._to_array(decoded), bad_values
 
-    def _array(self, values: list[Any]) -> pa.Array:
+    def _to_array(self, values: list[Any]) -> pa.Array:
+        """Return the array of values of `decode_one`."""
         return pa.array(values, self.kind)
 
     @abstractmethod
@@ -188,7 +189,7 @@ class _Real(_Leaf):
             raise ValueError
         return numbers
 
-    def _array(self, values: list[Any]) -> pa.Array:
+    def _to_array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.float64()).cast(self.kind)
 
     def decode_one(self, raw: bytes) -> float:
@@ -294,17 +295,17 @@ class _Temporal(_Leaf):
             raise ValueError
         return times
 
-    def _array(self, values: list[Any]) -> pa.Array:
+    def _to_array(self, values: list[Any]) -> pa.Array:
         return pa.array(values, self._number_type).cast(self.kind)
 
     def decode_one(self, raw: bytes) -> int:
-        value = self._number_of(raw)
+        value = self._parse_number(raw)
         if not self._first <= value <= self._last:
             raise ValueError
         return value
 
     @abstractmethod
-    def _number_of(self, raw: bytes) -> int:
+    def _parse_number(self, raw: bytes) -> int:
         """Return the days or microseconds since 1970 of a value, of any year."""
 
 
@@ -313,7 +314,7 @@ class _Date(_Temporal):
 
     _form, _first, _last = _DATE_FORM, FIRST_DAY, LAST_DAY
 
-    def _number_of(self, raw: bytes) -> int:
+    def _parse_number(self, raw: bytes) -> int:
         return _parse_date(msgspec.json.decode(raw, type=str))
 
 
@@ -328,7 +329,7 @@ class _Timestamp(_Temporal):
         self._has_zone = kind.tz is not None
         self._form = _TIME_FORM + (_OFFSET_FORM if self._has_zone else "$")
 
-    def _number_of(self, raw: bytes) -> int:
+    def _parse_number(self, raw: bytes) -> int:
         if self._has_zone and not raw.startswith(b'"'):
             return int(msgspec.json.decode(raw, type=int)) * _SECOND
         return _parse_time(msgspec.json.decode(raw, type=str), self._has_zone)
@@ -427,6 +428,8 @@ class ObjectColumns:
 
 
 class _Struct(_Nested):
+    """STRUCT: an object."""
+
     name = "STRUCT"
 
     def __init__(self, kind: pa.StructType) -> None:
@@ -443,6 +446,8 @@ class _Struct(_Nested):
 
 
 class _List(_Nested):
+    """ARRAY: a list."""
+
     name = "ARRAY"
 
     def __init__(self, kind: pa.ListType) -> None:
@@ -461,6 +466,8 @@ class _List(_Nested):
 
 
 class _Map(_Nested):
+    """MAP: an object, whose keys are data."""
+
     name = "MAP"
 
     def __init__(self, kind: pa.MapType) -> None:
@@ -484,6 +491,7 @@ class _Map(_Nested):
 
 
 def _null_mask(values: Sequence[Any]) -> pa.BooleanArray:
+    """Return true for None, as Arrow's arrays take it."""
     return pa.array([value is None for value in values], pa.bool_())
 
 

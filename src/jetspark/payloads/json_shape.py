@@ -41,11 +41,15 @@ _NULL, _STRING = "NULL", "STRING"
 
 @dataclass(frozen=True)
 class _Array:
+    """A list."""
+
     items: _Type
 
 
 @dataclass(frozen=True)
 class _Object:
+    """An object, with all fields that were seen."""
+
     fields: Mapping[str, _Type]
 
 
@@ -57,6 +61,7 @@ class _BeyondDouble:
 
 
 def _parse_number(text: str) -> float | _BeyondDouble:
+    """Parse a number with a fraction or an exponent."""
     value = float(text)
     return _BeyondDouble() if value in (float("inf"), float("-inf")) else value
 

@@ -59,10 +59,12 @@ def log_place(source: Mapping[str, Any], op: str) -> str:
 
 
 def _postgresql_place(source: Mapping[str, Any]) -> str:
+    """Return PostgreSQL's LSN."""
     return _read_hex(source, "lsn")
 
 
 def _mysql_place(source: Mapping[str, Any]) -> str:
+    """Return the number of MySQL's or MariaDB's binlog file, and the position in it."""
     # Not the row: a compressed transaction has one position, and each of its statements begins
     # with row 0.
     file = source["file"]
@@ -82,12 +84,14 @@ def _sql_server_place(source: Mapping[str, Any]) -> str:
 
 
 def _oracle_place(source: Mapping[str, Any]) -> str:
+    """Return Oracle's SCN of the commit, then of the change."""
     # Rows of a snapshot have no commit_scn.
     at = "scn" if source.get("commit_scn") in (None, "") else "commit_scn"
     return _read_hex(source, at) + _read_hex(source, "scn")
 
 
 def _mongodb_place(source: Mapping[str, Any]) -> str:
+    """Return MongoDB's time of the change, and its number among those of the same time."""
     return _read_hex(source, "ts_ms") + _read_hex(source, "ord")
 
 
@@ -127,6 +131,7 @@ def _read_lsn(source: Mapping[str, Any], name: str) -> str:
 
 
 def _place_error(source: Mapping[str, Any], name: str) -> ValueError:
+    """Return the error for a field of `source` that is missing or has no valid value."""
     if source.get(name) is None:
         return ValueError(f"source has a place in the log, but no {name}")
     return ValueError(f"source.{name} is no place in a log")
@@ -159,4 +164,5 @@ def place_after(position: str, earlier: Iterable[str]) -> str:
 
 
 def _sequence(position: str) -> str:
+    """Return what follows the log's place in a position: sequence and digest."""
     return position.partition(".")[2]

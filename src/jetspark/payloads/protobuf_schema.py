@@ -455,6 +455,7 @@ def _message_columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
 
 
 def _field_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
+    """Return the type of a field: a map, a list if it is repeated, or that of its value."""
     if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         return pa.map_(_value_type(key, ancestors), _value_type(value, ancestors))

@@ -59,6 +59,7 @@ def known_fields(ddl: str) -> KnownFields:
 
 
 def _fields_by_name(fields: Iterable[pa.Field]) -> KnownFields:
+    """Return what `find_unknown` has to know of fields."""
     return {field.name: _known_objects(field.type) for field in fields}
 
 
@@ -82,6 +83,7 @@ def find_unknown(payload: bytes | bytearray | None, fields: KnownFields) -> str 
 
 
 def _find_in_object(fields: Mapping[str, msgspec.Raw], known_fields: KnownFields) -> str | None:
+    """Return a JSON object of what is unknown in an object; None if nothing is."""
     unknown = {
         name: _find_in_value(raw, known_fields[name])
         if name in known_fields

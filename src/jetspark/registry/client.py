@@ -135,6 +135,7 @@ class SchemaRegistry:
     async def _request(
         self, verb: documents.Verb, tail: str, request: Document, answer: type[AnswerT]
     ) -> AnswerT:
+        """Make a request and parse its answer; see the class for errors."""
         subject = documents.request_subject(verb, tail)
         payload = encode_document(to_wire(request))
         # Only what changes nothing may be sent twice.

@@ -148,6 +148,7 @@ def _find_missing_members(definition: Any, kind: str = "") -> Iterator[str]:
 
 
 def _find_avro_incompatibilities(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Return why the reader's schema does not read the writer's datums, as one text."""
     from avro.compatibility import (
         ReaderWriterCompatibilityChecker,
         SchemaCompatibilityResult,

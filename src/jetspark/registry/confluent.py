@@ -162,9 +162,12 @@ class ConfluentRegistry:
         return schema
 
     def _unusable_error(self, problem: str) -> SchemaNotFoundError:
+        """Return the error for a schema that the registry has, and that cannot be used."""
         return SchemaNotFoundError(f"The schema registry {self.url}: its schema {problem}.")
 
     def _request_schema(self, path: str, title: str) -> _SchemaAnswer:
+        """Request a schema, several times if the failure may pass. Raises RegistryError and
+        SchemaNotFoundError."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 with Deadline(self.timeout) as deadline:
@@ -288,6 +291,7 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 @lru_cache(maxsize=10)
 def _tls_context(ca_file: str | None, _changed: int | None) -> ssl.SSLContext:
+    """Create a context once for each change of the file."""
     return ssl.create_default_context(cafile=ca_file)
 
 

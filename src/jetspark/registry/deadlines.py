@@ -71,6 +71,7 @@ class Deadline:
                 _shut_down(duplicate)
 
     def _end(self) -> None:
+        """End all connections: the time is over."""
         with self._lock:
             self.is_over = True
             for connection in self._sockets:
@@ -104,6 +105,8 @@ class WatchedTLSConnection(HTTPSConnection, WatchedConnection):
 
 
 class _PlainHandler(HTTPHandler):
+    """Opens http:// on watched connections."""
+
     def __init__(self, deadline: Deadline) -> None:
         super().__init__()
         self._deadline = deadline
@@ -113,6 +116,8 @@ class _PlainHandler(HTTPHandler):
 
 
 class _TLSHandler(HTTPSHandler):
+    """Opens https:// on watched connections."""
+
     def __init__(self, deadline: Deadline, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
         self._deadline = deadline

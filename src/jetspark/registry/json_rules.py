@@ -289,10 +289,13 @@ def _types(schema: _Schema) -> set[str]:
     if "number" in types:
         types.add("integer")
     values = _values(schema)
-    return types if values is None else types & {_type(json.loads(value)) for value in values}
+    return (
+        types if values is None else types & {_type_of_value(json.loads(value)) for value in values}
+    )
 
 
-def _type(value: Any) -> str:
+def _type_of_value(value: Any) -> str:
+    """Return JSON Schema's type of a value; 1.0 is an integer."""
     if isinstance(value, float):
         return "integer" if value.is_integer() else "number"
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer"}

@@ -89,6 +89,7 @@ class NatsRegistry:
             raise documents.no_registry(", ".join(map(str, self.options.urls()))) from None
 
     def _request(self, ref: documents.SchemaRef) -> PayloadSchema:
+        """Ask the registry once."""
         subject = documents.request_subject(documents.Verb.GET, ref.subject_tail)
         with pool.link(self.options) as link:
             frame = link.request(subject, b"{}", _ANSWER_TIMEOUT)

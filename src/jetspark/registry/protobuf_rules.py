@@ -86,6 +86,7 @@ class _Comparison:
     def find_message_losses(
         self, reader: DescriptorProto, writer: DescriptorProto, path: str
     ) -> Iterator[str]:
+        """Compare two messages field by field, by their numbers."""
         if (id(reader), id(writer)) in self._seen:
             return
         self._seen.add((id(reader), id(writer)))
@@ -112,6 +113,7 @@ class _Comparison:
     def _find_field_losses(
         self, reader: FieldDescriptorProto, writer: FieldDescriptorProto, path: str
     ) -> Iterator[str]:
+        """Compare two fields of the same number."""
         read_as, written = _TYPE_NAMES[reader.type], _TYPE_NAMES[writer.type]
         if read_as != written and written not in _COMPATIBLE_TYPES.get(read_as, ()):
             yield f"{path}: {written} is read as {read_as}"

@@ -116,6 +116,7 @@ class _Registry:
     # -- requests ------------------------------------------------------------------------------
 
     async def _add(self, name: str, data: bytes) -> Document:
+        """Answer ADD: store the first version, unless the schema exists."""
         request = _parse(documents.AddRequest, data)
         policy = request.compat_policy or documents.DEFAULT_POLICY
         new = documents.Schema(
@@ -145,6 +146,7 @@ class _Registry:
                 return stored
 
     async def _update(self, tail: str, data: bytes) -> Document:
+        """Answer UPDATE: store a new version or revision, unless nothing changes."""
         request = _parse(documents.UpdateRequest, data)
         target = _schema_ref(tail, request)
         changes = {
@@ -175,12 +177,14 @@ class _Registry:
                 return stored
 
     async def _get(self, tail: str, data: bytes) -> Document:
+        """Answer GET: the latest schema that the request refers to."""
         target = _schema_ref(tail, _parse(documents.GetRequest, data or b"{}"))
         if (stored := await self._read_latest(await self._find_refs(target))) is None:
             _refuse(documents.Code.NOT_FOUND, f"There is no {target}")
         return documents.GetResponse(schema=stored.schema)
 
     async def _list(self, _: str, data: bytes) -> Document:
+        """Answer LIST: all schemas, or a part of them."""
         request = _parse(documents.ListRequest, data or b"{}")
         pattern = request.filter or ">"
         try:
@@ -222,6 +226,7 @@ class _Registry:
         return documents.ListResponse(schemas=schemas)
 
     async def _remove(self, tail: str, data: bytes) -> Document:
+        """Answer REMOVE: every schema that the request refers to."""
         target = _schema_ref(tail, _parse(documents.RemoveRequest, data or b"{}"))
         existed = False
         for ref in await self._find_refs(target):
