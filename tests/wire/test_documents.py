@@ -50,11 +50,12 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 # The decoder itself; and the kernel, whose columns of numbers are digits that it has matched.
 _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
-_DECODERS |= {"jetstream/fast_ingest.py", "tables/quarantine.py", "payloads/unknown_fields.py"}
+_DECODERS |= {"jetstream/fast_ingest.py", "payloads/unknown_fields.py"}
 _DECODERS |= {"tables/upserts.py", "spark/table_sink/ledger.py"}
 _DECODERS |= {"spark/source/infer_schema.py", "payloads/json_shape.py", "registry/compatibility.py"}
-_DECODERS |= {f"payloads/{one}.py" for one in ("avro_schema", "cloudevents", "codec", "connect")}
-_DECODERS |= {f"payloads/{one}.py" for one in ("debezium", "json_schema", "json_decoder")}
+_DECODERS |= {f"payloads/{one}.py" for one in ("avro_schema", "cloudevents", "codec")}
+_DECODERS |= {f"payloads/debezium_{one}.py" for one in ("events", "placeholders", "schema")}
+_DECODERS |= {f"payloads/json_{one}.py" for one in ("schema", "columns", "plain")}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/queries/progress.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py"}
 _OURS |= {"wire/trace.py", "registry/json_rules.py", "spark/pipelines/table_rows.py"}
