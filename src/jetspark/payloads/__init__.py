@@ -13,6 +13,7 @@ __all__ = ["Codec"]
 
 
 def __getattr__(name: str) -> Any:
+    """Import `Codec` when it is first used, since it loads PyArrow."""
     if name == "Codec":
         return import_module("jetspark.payloads.codec").Codec
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,6 +19,7 @@ from jetspark.payloads.avro_schema import (
     Type,
     fields_of,
     in_words,
+    member_name,
     parse_record,
 )
 from jetspark.payloads.decoder import Undecodable
@@ -47,15 +48,17 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class AvroEncoder:
-    """Encodes rows as datums of a schema."""
+    """Encodes rows as Avro payloads of one schema, each of them a datum: a value without the
+    schema."""
 
     def __init__(self, schema: PayloadSchema) -> None:
-        """Raises ConfigError for a schema that cannot be used."""
+        """Parse the schema. Raises ConfigError if it cannot be used."""
         self.fields = fields_of(schema)
         self._record = parse_record(schema)
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Return a payload for each row. A field without a column has its default, or is null."""
+        """Return an Avro payload for each row. A field without a column has its default, or is
+        null."""
         columns = [self._column_or_default(field, rows) for field in self._record.fields]
         if avro_datums is None or len(rows) < _MIN_KERNEL_ROWS:
             return self._encode_by_value(columns, len(rows))
@@ -66,7 +69,8 @@ class AvroEncoder:
         return write_records(avro_datums, len(rows), column_tree(AvroKind.RECORD, children=fields))
 
     def _encode_by_value(self, columns: Sequence[pa.Array], rows: int) -> list[bytes]:
-        """Encode without the kernel. `columns`: one for each field of the record."""
+        """Encode rows in Python, value by value: if there is no C kernel, or for few rows.
+        `columns`: one for each field of the record; `rows`: how many there are."""
         try:
             values = [column.to_pylist() for column in columns]
         except (ValueError, OverflowError):
@@ -80,7 +84,8 @@ class AvroEncoder:
         return payloads
 
     def _column_or_default(self, field: Field, rows: pa.RecordBatch) -> pa.Array:
-        """Return the column of a field; without one null, or the field's default, in each row."""
+        """Return the column that the rows have for a field. If they have none, return a column of
+        the field's default, or of nulls if it has no default and may be null."""
         if field.name in rows.schema.names:
             return rows.column(field.name)
         if field.type.may_be_null and not field.has_default:
@@ -97,9 +102,10 @@ def encode_long(number: int) -> bytes:
 
 
 def append_value(datum: bytearray, type_: Type, value: Any, name: str) -> None:
-    """Append a value, in the form of PyArrow's `as_py`, to a datum.
+    """Append a value to a datum: the bytes of an Avro payload, as far as they are written.
 
-    `name`: the field's, for errors. Raises ConfigError for a value that does not fit the type.
+    `value`: as PyArrow's `as_py` returns it; `name`: the field's, for errors. Raises ConfigError
+    for a value that does not fit the type.
     """
     if type_.kind == "union":
         _append_union(datum, type_, value, name)
@@ -129,7 +135,7 @@ def append_value(datum: bytearray, type_: Type, value: Any, name: str) -> None:
             _append_bytes(datum, _decimal_bytes(type_, value, name) if is_decimal else value)
         case "string":
             _append_bytes(datum, value.encode())
-        case "array":
+        case "array":  # one block of all items behind their number, then an empty block
             if value:
                 datum += encode_long(len(value))
             for item in value:
@@ -154,7 +160,8 @@ def _append_bytes(datum: bytearray, value: bytes) -> None:
 
 
 def _whole_number(value: Any, logical: str) -> int:
-    """Return the number that stands for a whole number, a date or a time in a datum."""
+    """Return the number that Avro stores as an int or a long: of a date the days since 1970, of a
+    time the micro- or milliseconds. `logical`: Avro's logical type; "": the value is a number."""
     if not logical:
         return int(value)
     if logical == "date":
@@ -167,7 +174,8 @@ def _whole_number(value: Any, logical: str) -> int:
 
 
 def _fixed_bytes(type_: Type, value: Any, name: str) -> bytes:
-    """Return a value of a fixed. Raises ConfigError if it does not have the size of the type."""
+    """Return the bytes that Avro stores for a value of a fixed type. Raises ConfigError for a value
+    that does not have the size of the type."""
     if type_.logical == "decimal":
         return _decimal_bytes(type_, value, name)
     if len(value) != type_.size:
@@ -176,9 +184,11 @@ def _fixed_bytes(type_: Type, value: Any, name: str) -> bytes:
 
 
 def _decimal_bytes(type_: Type, value: Decimal, name: str) -> bytes:
-    """Return the digits of a decimal as a two's complement, of the size of a fixed."""
+    """Return the unscaled number of a decimal (1250 for 12.50) as a big-endian two's complement: in
+    the size of a fixed type, or else in as few bytes as it needs."""
     number = int(value.scaleb(type_.digits[1]))
-    size = type_.size if type_.kind == "fixed" else (number ^ number >> 127).bit_length() // 8 + 1
+    bits = (number ^ number >> 127).bit_length()  # without the sign
+    size = type_.size if type_.kind == "fixed" else bits // 8 + 1
     try:
         return number.to_bytes(size, "big", signed=True)
     except OverflowError:
@@ -186,12 +196,16 @@ def _decimal_bytes(type_: Type, value: Decimal, name: str) -> bytes:
 
 
 def _append_union(datum: bytearray, type_: Type, value: Any, name: str) -> None:
-    """Append the branch that is not null; of a union of numbers, the wider one."""
+    """Append a value of a union to a datum: the number of its branch, then the value.
+
+    `value`: where Spark has the union as a STRUCT of its branches, a dict in which at most one
+    member is not null; else the value itself.
+    """
     branches = [(number, part) for number, part in enumerate(type_.parts) if part.kind != "null"]
     values = [value]
     if type_.has_members:
         values = list((value or {}).values())
-    else:
+    else:  # of int and long Spark has one BIGINT, which is written as a long
         wider = [(number, part) for number, part in branches if part.arrow == type_.arrow]
         branches = wider or branches
     not_null = [at for at, member in enumerate(values) if member is not None]
@@ -211,7 +225,8 @@ def _append_union(datum: bytearray, type_: Type, value: Any, name: str) -> None:
 
 
 def build_tree(type_: Type, values: pa.Array, name: str) -> ColumnTree:
-    """Return a column as the kernel encodes it.
+    """Return a column, with the columns in it, in the form that the C kernel encodes as a type of
+    Avro.
 
     `name`: the field's, for errors. Raises ConfigError for a value that does not fit the type.
     """
@@ -259,12 +274,14 @@ def build_tree(type_: Type, values: pa.Array, name: str) -> ColumnTree:
 
 
 def _build_union_tree(type_: Type, values: pa.Array, name: str) -> ColumnTree:
-    """Return a union, where each row has the branch that is not null.
+    """Return the column of a union in the form that the C kernel encodes; each row has the one
+    branch that is not null.
 
     The kernel takes the number of each row's branch, the row's index in the column of that branch,
-    and columns of the branches without the other rows.
+    and for each branch a column without the rows of other branches.
     """
     members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
+    # Of int and long Spark has one BIGINT.
     is_number = len(type_.branches) > 1 and not type_.has_members
     branch_of_row = pa.nulls(len(values), pa.int8())
     index_in_branch = pa.nulls(len(values), pa.int32())
@@ -298,7 +315,8 @@ def _build_union_tree(type_: Type, values: pa.Array, name: str) -> ColumnTree:
 
 
 def default_array(field: Field, name: str) -> pa.Array:
-    """Return an array with the default of a field. Raises Undecodable if it has no valid one."""
+    """Return an array of one value, a field's default. Raises Undecodable if it has no valid
+    one."""
     if not field.has_default:
         raise Undecodable(f"Field {name} is missing, and has no default.")
     try:
@@ -308,7 +326,8 @@ def default_array(field: Field, name: str) -> pa.Array:
 
 
 def default_datum(field: Field, name: str) -> bytes:
-    """Return the default of a field as a datum of its type. Raises Undecodable."""
+    """Return a field's default as it would be written in an Avro payload. Raises Undecodable if it
+    has no valid one."""
     datum = bytearray()
     try:
         append_value(datum, field.type, default_array(field, name)[0].as_py(), name)
@@ -330,14 +349,14 @@ _TYPES_IN_JSON: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 
 def _parse_default(type_: Type, default: Any) -> Any:
-    """Convert a default in JSON to a value for PyArrow. Raises TypeError and others if it is none
-    of the type."""
+    """Convert a default, as a schema has it in JSON, to a value for PyArrow. Raises TypeError,
+    ValueError and the like for a default that is no value of the type."""
     match type_.kind:
         case "union":  # its default is one of the first branch, or null
             if default is None and type_.may_be_null:
                 return None
             member = _parse_default(type_.branches[0], default)
-            return {"member0": member} if type_.has_members else member
+            return {member_name(0): member} if type_.has_members else member
         case "record":
             return {
                 field.name: _parse_default(field.type, default.get(field.name, field.default))
@@ -355,4 +374,5 @@ def _parse_default(type_: Type, default: Any) -> Any:
     fits = isinstance(default, _TYPES_IN_JSON[type_.kind])
     if not fits or (isinstance(default, bool) and type_.kind != "boolean"):
         raise TypeError(f"{default!r} is no {type_.kind}")
+    # Columns of times are in microseconds.
     return 1000 * default if type_.logical.endswith("-millis") else default

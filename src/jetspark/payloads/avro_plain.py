@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.payloads.avro_schema import AvroKind, Node
+from jetspark.payloads.avro_schema import AvroKind, Node, member_name
 from jetspark.payloads.columns import (
     KernelMisfit,
     PayloadMisfit,
@@ -30,8 +30,11 @@ _EXACT: Final = Context(prec=100)
 def decode(
     root: Node, fields: Sequence[pa.Field], payloads: pa.BinaryArray
 ) -> tuple[list[pa.Array], list[KernelMisfit]]:
-    """Return the columns, and what does not fit, as `avro_columns` of the kernel. Raises
-    Undecodable if the columns become too large."""
+    """Decode Avro payloads by a plan, value by value, where the C kernel was not built.
+
+    `root`: the plan; `fields`: the columns. Returns the columns, and the payloads that do not fit,
+    as the kernel's `avro_columns` does. Raises Undecodable if the columns become too large.
+    """
     rows: list[dict[str, Any]] = []
     misfits: list[KernelMisfit] = []
     size = 0
@@ -53,17 +56,19 @@ def decode(
 
 
 class _DatumReader:
-    """Reads one datum."""
+    """Reads the values of one Avro payload, from its first byte to its last."""
 
     def __init__(self, data: bytes) -> None:
+        """`data`: the whole payload, or a constant of the plan."""
         self.data = data
         self.at = 0
         self.size = 0
-        """Bytes of the values in lists and maps, of symbols and constants."""
+        """Bytes in columns of what a few bytes of a payload can become: items of lists and maps,
+        symbols and constants."""
 
     def read(self, node: Node) -> Any:
-        """Read the value of a node, for PyArrow; None if the reader skips it. Raises
-        PayloadMisfit."""
+        """Read the next value, which `node` of the plan describes, in the form that PyArrow takes.
+        Return None if the reader has no column for it. Raises PayloadMisfit."""
         match node.kind:
             case AvroKind.NULL:
                 return None
@@ -95,17 +100,18 @@ class _DatumReader:
                 return self._read_branch(node, self._read_choice(node, Problem.BRANCH))
             case AvroKind.BRANCH:
                 return self._read_branch(node, node.nodes[0])
+        # REJECTED: the reader has no branch for this one; the name of the node says so.
         raise PayloadMisfit(Problem.NOT_TAKEN, node.name)
 
     def _take(self, size: int) -> bytes:
-        """Return the next bytes, and go behind them."""
+        """Return the next bytes, and go behind them. Raises PayloadMisfit if there are fewer."""
         if size > len(self.data) - self.at:
             raise PayloadMisfit(Problem.ENDS)
         self.at += size
         return self.data[self.at - size : self.at]
 
     def _count_bytes(self, size: int) -> None:
-        """Count bytes of columns. Raises Undecodable for too many."""
+        """Count bytes that values become in columns. Raises Undecodable if they are too many."""
         self.size += size
         check_decoded_size(self.size)
 
@@ -124,21 +130,23 @@ class _DatumReader:
         raise PayloadMisfit(Problem.NUMBER)
 
     def _read_size(self) -> int:
-        """Read how many bytes follow."""
+        """Read the number of bytes that follow, of a text or a block."""
         size = self._read_long()
         if size < 0:
             raise PayloadMisfit(Problem.SIZE)
         return size
 
     def _read_choice(self, node: Node, problem: Problem) -> Node:
-        """Read the number of a symbol or a branch. `problem`: that there is none of this number."""
+        """Read the index of an enum's symbol or a union's branch, and return the node of that.
+        Raises PayloadMisfit with `problem` if none has this index."""
         number = self._read_long()
         if not 0 <= number < len(node.nodes):
             raise PayloadMisfit(problem)
         return node.nodes[number]
 
     def _read_number(self, node: Node) -> Any:
-        """Read an int or a long: a number, a date or a time in its column's unit."""
+        """Read an int or a long as its column has it: a number, the days of a date, the
+        microseconds of a time, or a float if the reader's type is one."""
         number = self._read_long()
         if node.kind is AvroKind.INT and not -_INT_LIMIT <= number < _INT_LIMIT:
             raise PayloadMisfit(Problem.NUMBER)
@@ -147,7 +155,7 @@ class _DatumReader:
         kind = node.target.kind
         if pa.types.is_floating(kind):
             return float(number) if kind == pa.float64() else _nearest_float(number)
-        unit = 1 if pa.types.is_date(kind) else _DAY_MICROS
+        unit = 1 if pa.types.is_date(kind) else _DAY_MICROS  # what a day is in the column
         if pa.types.is_temporal(kind):
             number *= 1000 if node.is_millis else 1
             if not FIRST_DAY * unit <= number < (LAST_DAY + 1) * unit:
@@ -155,7 +163,8 @@ class _DatumReader:
         return number
 
     def _read_record(self, node: Node) -> Any:
-        """Read a record: the reader's fields by their names, constants included."""
+        """Read a record; return the reader's fields by their names. Those that the writer lacks are
+        constants of the plan: their defaults, encoded in Avro."""
         row: dict[str, Any] = {}
         for child in (*node.nodes, *(node.constants if node.target is not None else ())):
             source = self
@@ -172,7 +181,11 @@ class _DatumReader:
         return row
 
     def _read_items(self, node: Node) -> Any:
-        """Read the blocks of an array or a map: items, or pairs of key and item."""
+        """Read an array or a map: return its items, or pairs of key and item.
+
+        They come in blocks, each behind its number of items; 0 ends the last one. A negative number
+        is followed by the block's size in bytes.
+        """
         items: list[Any] = []
         is_map, (item,), number = node.kind is AvroKind.MAP, node.nodes, 0
         item_size = 0 if item.target is None else min_value_bytes(item.target.kind)
@@ -182,7 +195,7 @@ class _DatumReader:
                 if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
                     raise PayloadMisfit(Problem.SIZE)
                 count = -count
-            if count > len(self.data) - self.at:
+            if count > len(self.data) - self.at:  # each item has a byte, or a key with its size
                 raise PayloadMisfit(Problem.ENDS)
             self._count_bytes(count * item_size)
             for _ in range(count):
@@ -202,10 +215,11 @@ class _DatumReader:
         return "" if node.target is None else _decode_text(key)
 
     def _read_branch(self, node: Node, branch: Node) -> Any:
-        """Read the branch of a union; where its column is a STRUCT, as the member of a struct."""
+        """Read the value of a union's branch. Where the column of the union is a STRUCT of its
+        branches, return a dict with this member."""
         if branch.member < 0 or node.target is None:
             return self.read(branch)
-        return {f"member{branch.member}": self.read(branch)}
+        return {member_name(branch.member): self.read(branch)}
 
 
 def _decode_text(data: bytes) -> str:
@@ -222,7 +236,8 @@ def _nearest_float(number: int) -> float:
 
 
 def _convert_bytes(node: Node, data: bytes) -> Any:
-    """Return bytes as the value of a column: a text, a decimal or bytes."""
+    """Return bytes of a payload as the value of the node's column: a text, a decimal or bytes.
+    Return None if the reader has no column for them."""
     if node.target is None:
         return None
     kind = node.target.kind
@@ -233,6 +248,6 @@ def _convert_bytes(node: Node, data: bytes) -> Any:
     number = int.from_bytes(data, "big", signed=True)
     shift = kind.scale - node.scale
     quotient, rest = (number * 10**shift, 0) if shift >= 0 else divmod(number, 10**-shift)
-    if rest or abs(quotient) >= 10**kind.precision:
+    if rest or abs(quotient) >= 10**kind.precision:  # it would be rounded, or has no room
         raise PayloadMisfit(Problem.DECIMAL)
     return Decimal(quotient).scaleb(-kind.scale, _EXACT)

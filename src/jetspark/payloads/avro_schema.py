@@ -87,7 +87,8 @@ KINDS: Final = {kind.name.lower(): kind for kind in AvroKind} | {"string": AvroK
 
 @dataclass(frozen=True)
 class Node:
-    """A value in a datum, as the writer has written it, and what becomes of it."""
+    """A node of the plan by which Avro is decoded: a value as the writer has written it, and what
+    becomes of it."""
 
     kind: AvroKind
     name: str = ""
@@ -113,7 +114,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Type:
-    """A type of a schema, with the definitions of the names in it in their place."""
+    """A type of an Avro schema. A name in it is replaced by the type that it names."""
 
     kind: str
     name: str = ""
@@ -134,7 +135,8 @@ class Type:
 
     @cached_property
     def nodes(self) -> int:
-        """How many types are in it, with itself; long symbols and defaults count as types."""
+        """How many types it consists of, which bounds the columns that it becomes. Long symbols and
+        defaults count as types."""
         symbols = sum(1 + len(symbol) // _CHARS_OF_NODE for symbol in self.symbols)
         fields = sum(
             field.type.nodes + len(str(field.default)) // _CHARS_OF_NODE for field in self.fields
@@ -143,13 +145,14 @@ class Type:
 
     @cached_property
     def depth(self) -> int:
-        """How many types are within each other, with itself."""
+        """How deeply types are nested in it; 1: it has no other types in it."""
         inner = (*self.parts, *(field.type for field in self.fields))
         return 1 + max((type_.depth for type_ in inner), default=0)
 
     @cached_property
     def arrow(self) -> pa.DataType:
-        """The type in Spark. Raises Undecodable for a record without fields."""
+        """The type of its column, as Spark has it. Raises Undecodable for a record without
+        fields."""
         match self.kind:
             case "record" if not self.fields:
                 raise Undecodable(f"{self.name} is a record without fields.")
@@ -183,14 +186,15 @@ class Type:
 
     @property
     def has_members(self) -> bool:
-        """True for a union that is a STRUCT of its branches in Spark."""
+        """Whether it is a union that Spark has as a STRUCT with a member for each branch. A union
+        of numbers, or of one type and null, is a single value."""
         return (
             self.kind == "union" and _wider_number(self.branches) is None and len(self.branches) > 1
         )
 
     @cached_property
     def may_be_empty(self) -> bool:
-        """Whether a value may have no bytes."""
+        """Whether a value of the type may take no bytes in a payload."""
         if self.kind == "record":
             return all(field.type.may_be_empty for field in self.fields)
         return self.kind == "null" or (self.kind == "fixed" and not self.size)
@@ -208,23 +212,31 @@ class Field:
 
 
 def _union_type(branches: Sequence[Type]) -> pa.DataType:
-    """Return the type in Spark of a union with these branches, without null."""
+    """Return the type of a union's column in Spark. `branches`: those beside null."""
     if len(branches) < 2:
         return branches[0].arrow if branches else pa.null()
-    members = [pa.field(f"member{at}", branch.arrow) for at, branch in enumerate(branches)]
+    members = [pa.field(member_name(at), branch.arrow) for at, branch in enumerate(branches)]
     return _wider_number(branches) or pa.struct(members)
 
 
+def member_name(number: int) -> str:
+    """Return the field that Spark has for a branch, in the STRUCT that a union becomes. `number`:
+    the index of the branch among those that are not null."""
+    return f"member{number}"
+
+
 def _wider_number(branches: Sequence[Type]) -> pa.DataType | None:
-    """Return the wider type of a union of numbers; None for another union."""
+    """Return the wider type of a union of two numbers, such as BIGINT for int and long; None for
+    any other union."""
     kinds = {branch.kind for branch in branches}
     return next((wide for types, wide in _NUMBER_UNIONS if kinds == types), None)
 
 
 class _Parser:
-    """Parses one schema. The text of its errors goes on after "The schema cannot be used:".
+    """Parses a schema, after the schemas that it refers to, whose names it may use.
 
-    `space` is the namespace that a declaration is in.
+    The text of its errors goes on after "The schema cannot be used:". In its methods `space` is the
+    namespace that a declaration is in.
     """
 
     def __init__(self) -> None:
@@ -241,7 +253,8 @@ class _Parser:
         return self._parse_type(declared, "")
 
     def _parse_type(self, declared: Any, space: str) -> Type:
-        """Parse the declaration of a type, within the bounds."""
+        """Parse the declaration of a type, given as decoded JSON, and check that the type is
+        neither too large nor nested too deeply. `space`: the namespace that it is in."""
         type_ = self._parse_declaration(declared, space)
         if type_.nodes > MAX_NODES:
             raise Undecodable(f"it has more than {MAX_NODES:,} fields")
@@ -250,7 +263,8 @@ class _Parser:
         return type_
 
     def _parse_declaration(self, declared: Any, space: str) -> Type:
-        """Parse a type by its form: a name, a union, or an object. Raises Undecodable."""
+        """Parse the declaration of a type by its form in JSON: a name, a list (a union) or an
+        object. Raises Undecodable."""
         match declared:
             case str() if declared in _PRIMITIVES:
                 return Type(declared)
@@ -263,7 +277,7 @@ class _Parser:
                 if _wider_number([part for part in parts if part.kind != "null"]) is not None:
                     parts = tuple(
                         replace(part, logical="", declared="") for part in parts
-                    )  # to Spark a number
+                    )  # Spark has one number for them, which is no date and no time
                 return Type("union", parts=parts)
             case {"type": "array", "items": items}:
                 element = self._parse_type(items, space)
@@ -282,7 +296,8 @@ class _Parser:
         raise Undecodable(f"it has {json.dumps(declared)[:80]}, which is no type of Avro")
 
     def _find_named(self, name: str, space: str) -> Type:
-        """Return a type that was defined before."""
+        """Return the type that was defined under a name earlier in the schema: in the namespace
+        `space`, or else by its full name. Raises Undecodable."""
         for full in (_full_name(name, space), name):
             if full in self._named_types:
                 type_ = self._named_types[full]
@@ -292,7 +307,8 @@ class _Parser:
         raise Undecodable(f"it does not define {name}")
 
     def _define(self, declared: Mapping[str, Any], space: str) -> Type:
-        """Parse the definition of a record, an enum or a fixed."""
+        """Parse the definition of a record, an enum or a fixed, and remember it by its name.
+        `space`: the namespace that the definition is in."""
         full = _full_name(declared["name"], declared.get("namespace", space))
         inside = full.rpartition(".")[0]
         type_ = Type(
@@ -300,7 +316,7 @@ class _Parser:
             full.rpartition(".")[2],
             frozenset(str(alias).rpartition(".")[2] for alias in declared.get("aliases") or ()),
         )
-        self._named_types[full] = None
+        self._named_types[full] = None  # until it is parsed: the type may not contain itself
         try:
             if type_.kind == "record":
                 fields = [self._parse_field(field, inside) for field in declared["fields"]]
@@ -322,7 +338,8 @@ class _Parser:
         return type_
 
     def _parse_field(self, declared: Mapping[str, Any], space: str) -> Field:
-        """Parse a field of a record. Raises KeyError and TypeError for what is none."""
+        """Parse a field of a record. Raises KeyError or TypeError for a declaration that is no
+        field."""
         return Field(
             _check_text(declared["name"]),
             self._parse_type(declared["type"], space),
@@ -333,14 +350,15 @@ class _Parser:
 
 
 def _check_text(declared: Any) -> str:
-    """Return a text of a schema. Raises TypeError for anything else."""
+    """Return a name or symbol of a schema, given as decoded JSON. Raises TypeError if it is no
+    text."""
     if not isinstance(declared, str):
         raise TypeError(f"{json.dumps(declared)[:80]} is no text")
     return declared
 
 
 def _check_texts(declared: Any) -> tuple[str, ...]:
-    """Return a list of texts. Raises TypeError for anything else."""
+    """Return a list of names or symbols of a schema. Raises TypeError for anything else."""
     if not isinstance(declared, list):
         raise TypeError(f"{json.dumps(declared)[:80]} is no list")
     return tuple(_check_text(text) for text in declared)
@@ -359,7 +377,8 @@ def _full_name(name: str, space: str) -> str:
 
 
 def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
-    """Return the type with the logical type of its declaration, if Spark knows it."""
+    """Return a type with the logical type (date, decimal, …) of its declaration, if Spark knows it;
+    others are ignored, as Avro demands."""
     logical = str(declared.get("logicalType") or "")
     type_ = replace(type_, declared=logical)
     if (type_.kind, logical) in _LOGICAL:
@@ -376,10 +395,11 @@ def _with_logical(type_: Type, declared: Mapping[str, Any]) -> Type:
 
 
 def parse_record(schema: PayloadSchema) -> Type:
-    """Parse a schema as a record; another type becomes its only field. Raises Undecodable."""
+    """Parse an Avro schema as a record; a schema of another type becomes a record with one field of
+    it. Raises Undecodable."""
     parser = _Parser()
     try:
-        for reference in schema.references:
+        for reference in schema.references:  # they define names that the schema uses
             parser.parse(reference.text)
         type_ = parser.parse(schema.text)
     except Undecodable as error:
@@ -393,12 +413,13 @@ def parse_record(schema: PayloadSchema) -> Type:
 
 
 def reader_record(schema: PayloadSchema) -> Type:
-    """Parse a schema as a record with the dropped fields of former versions. Raises Undecodable."""
+    """Parse the reader's schema as a record, with the fields that it had in former versions, so
+    that their columns stay. Raises Undecodable."""
     record = parse_record(schema)
     for version in schema.former:
         with suppress(Undecodable):  # of a schema that nobody can have written with
             extended = _with_dropped_fields(record, parse_record(version))
-            if extended.nodes <= MAX_NODES:
+            if extended.nodes <= MAX_NODES:  # else it goes without the fields of this version
                 record = extended
     return record
 
@@ -406,7 +427,7 @@ def reader_record(schema: PayloadSchema) -> Type:
 def _with_dropped_fields(current: Type, former: Type) -> Type:
     """Return a type with the fields that only its former version has, at any depth; these may be
     null."""
-    if len(current.branches) != 1 or len(former.branches) != 1:
+    if len(current.branches) != 1 or len(former.branches) != 1:  # a union of several types
         return current
     if current.kind == "union":  # of null and a type
         parts = (
@@ -437,7 +458,8 @@ def _with_dropped_fields(current: Type, former: Type) -> Type:
 
 
 def _with_former_type(field: Field, before: Mapping[str, Field]) -> Field:
-    """Return a field with the dropped fields of its former version. `before`: the former fields."""
+    """Return a field with the fields, in records of its type, that only its former version has.
+    `before`: all former fields, by name."""
     earlier = next((before[name] for name in (field.name, *field.aliases) if name in before), None)
     if earlier is None:
         return field
@@ -445,7 +467,8 @@ def _with_former_type(field: Field, before: Mapping[str, Field]) -> Field:
 
 
 def _nullable_field(field: Field) -> Field:
-    """Return a dropped field, which is null where it is missing."""
+    """Return a field that the current schema has dropped as one that may be null, and is null by
+    default: payloads of the current schema do not have it."""
     type_ = field.type
     if not type_.may_be_null:
         parts = type_.parts if type_.kind == "union" else (type_,)
@@ -454,7 +477,7 @@ def _nullable_field(field: Field) -> Field:
 
 
 def fields_of(schema: PayloadSchema) -> pa.Schema:
-    """Return the fields of a schema as columns. Raises ConfigError."""
+    """Return the columns that payloads of a schema become. Raises ConfigError."""
     try:
         return pa.schema(list(reader_record(schema).arrow))
     except Undecodable as error:

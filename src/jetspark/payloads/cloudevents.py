@@ -56,7 +56,8 @@ _VERSION: Final = re.compile(r"1(\.\d+)?")
 
 
 def _reason_of(error: BaseException) -> str:
-    """Return why a payload is no CloudEvent, by what parsing it has raised."""
+    """Return the sentence that says why a payload is no CloudEvent, from the exception that parsing
+    it has raised."""
     if isinstance(error, ValueError | msgspec.MsgspecError):
         return shorten_reason(f"{_NO_EVENT}{error}.")
     return reason_of(error)
@@ -69,7 +70,7 @@ class JsonEncoder:
         self.fields = fields
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """See Encoder."""
+        """Return a JSON object for each row."""
         kind = pa.struct(list(rows.schema))
         return [_encode(_to_json(row, kind, "")) for row in rows.to_pylist()]
 
@@ -78,8 +79,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def _to_json(value: Any, kind: pa.DataType, name: str) -> Any:
-    """Return a value of PyArrow for JSON: a struct without nulls, a map as an object. `name`: the
-    path of the value, for errors."""
+    """Return a value of PyArrow in the form that msgspec writes as JSON: a struct without its
+    nulls, a map as an object. `name`: the path of the value, for errors."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -97,16 +98,19 @@ def _to_json(value: Any, kind: pa.DataType, name: str) -> Any:
 
 
 class CloudEventEncoder:
-    """Encodes rows as events in JSON: attributes, and fields of the data, or `ce_data`."""
+    """Encodes rows as CloudEvents in JSON. Columns `ce_…` are their attributes; the data is in the
+    column `ce_data`, or is made of all other columns by an encoder."""
 
     def __init__(self, data: Encoder | None, format_: str) -> None:
-        """`data`: encodes the fields of the data, in this format."""
+        """`data`: encodes the columns of the data, in the format `format_`; None: the column
+        `ce_data` has the data."""
         self._data, self._format = data, format_
         more = None if data is None else data.fields
         self.fields: pa.Schema | None = pa.schema([*ATTRIBUTES, *(more or [DATA])])
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """See Encoder."""
+        """Return a CloudEvent in JSON for each row."""
+        # The columns of the data are all that are no attributes.
         names = [name for name in rows.schema.names if name not in ATTRIBUTES.names]
         data: Sequence[bytes | None] = [None] * len(rows)
         if names and self._data is not None:
@@ -118,7 +122,9 @@ class CloudEventEncoder:
         return [self._encode_event(row, datum) for row, datum in zip(events, data, strict=True)]
 
     def _encode_event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
-        """Encode attributes, in columns `ce_…`, and data as an event."""
+        """Encode one CloudEvent. `row`: its attributes, by columns `ce_…`; `data`: its encoded
+        data, None if it has none. Raises ConfigError for a missing or malformed attribute."""
+        # Without `ce_`.
         event = {name[3:]: value for name, value in row.items() if value not in (None, "")}
         event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
         for name in _REQUIRED:
@@ -137,7 +143,8 @@ _ATTRIBUTE: Final = re.compile("(?!data$)[a-z0-9]+")
 
 
 class CloudEventDecoder:
-    """Decodes events into columns, as `PayloadDecoder`."""
+    """Decodes CloudEvents into columns: `ce_…` for their attributes, and the data as `ce_data` or,
+    by a decoder of its own, as the fields in it."""
 
     def __init__(
         self,
@@ -145,8 +152,9 @@ class CloudEventDecoder:
         data: PayloadDecoder | JsonDecoder | None = None,
         takes: str = "",
     ) -> None:
-        """`data`: decodes the data of events whose content type has the word `takes` in it, or,
-        of JSON, that have none; None: it stays as it is."""
+        """`unframe`: undoes the compression of payloads; `data`: decodes the data of events, None:
+        it stays as it is; `takes`: a word that the content type of such data has in it, as "json".
+        JSON may be without a content type."""
         self._unframe, self._data, self._takes = unframe, data, takes
         self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
 
@@ -155,7 +163,8 @@ class CloudEventDecoder:
         return with_fields(columns, self.fields)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the fields and `REASON` after its columns."""
+        """Return the batch with the columns of its events, and `REASON`, after its own. A bad
+        record has null in all of them but `REASON`."""
         events, reasons = self._parse_events(batch)
         texts = (event.get("ce_time") for event in events)
         times = build_column(_TIME, [None if text is None else _encode(text) for text in texts])
@@ -181,8 +190,8 @@ class CloudEventDecoder:
         )
 
     def _parse_events(self, batch: pa.RecordBatch) -> tuple[list[dict[str, Any]], list[str | None]]:
-        """Return the columns of each event (see `_parse_event`), empty for a bad record, and why a
-        record is bad, or None."""
+        """Return for each record the columns of its event (see `_parse_event`), and why it is a bad
+        record, or None. The columns of a bad record are empty."""
         unframed = self._unframe(batch)
         reasons: list[str | None] = [None] * batch.num_rows
         if unframed.reasons is not None:
@@ -194,14 +203,16 @@ class CloudEventDecoder:
             if reasons[row] is None:
                 try:
                     events[row] = self._parse_event(payload, headers[row])
-                except BaseException as error:
+                except BaseException as error:  # `_reason_of` raises what no payload causes
                     reasons[row] = _reason_of(error)
         return events, reasons
 
     def _parse_event(
         self, payload: bytes, headers: Sequence[Mapping[str, str]] | None
     ) -> dict[str, Any]:
-        """Return the columns of an event, and its data as "data". Raises ValueError."""
+        """Return the attributes of an event by their columns, and its data as "data". In
+        CloudEvents' binary mode the attributes are in headers `ce-…`, else everything is in the
+        payload. Raises ValueError."""
         headers_by_name = {header["key"].lower(): header["value"] for header in headers or ()}
         content = headers_by_name.get("content-type")
         is_event = (content or "").strip().lower().startswith("application/cloudevents")
@@ -231,7 +242,8 @@ class CloudEventDecoder:
         return event | {"data": data}
 
     def _decode_data(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Return the columns of the data, and for each row why it does not decode, or null."""
+        """Decode the data of events; return its columns, and for each event why its data does not
+        decode, or null."""
         if self._data is None:
             return [data], pa.nulls(len(data), pa.string())
         has_data = data.is_valid()
@@ -245,7 +257,8 @@ class CloudEventDecoder:
 
 
 def _parse_structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
-    """Return the attributes of an event in JSON, and its data. Raises ValueError."""
+    """Parse an event that is a JSON object: return its attributes, and its data, which is None if
+    it has none. Raises ValueError."""
     fields = parse_object(payload, _PARSE_FIELDS)
     raw, encoded = fields.pop("data", None), fields.pop("data_base64", None)
     texts = {name: _attribute_text(bytes(raw)) for name, raw in fields.items()}
@@ -260,12 +273,13 @@ def _parse_structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
     content = attributes.get("datacontenttype")
     if content is None or "json" in content.lower():
         return attributes, bytes(raw)
-    value = msgspec.json.decode(raw)
+    value = msgspec.json.decode(raw)  # a text is the data itself, such as XML
     return attributes, value.encode() if isinstance(value, str) else bytes(raw)
 
 
 def _attribute_text(raw: bytes) -> str | None:
-    """Return an attribute as a text: anything else as its JSON came, null as None."""
+    """Return an attribute, given in JSON, as a text; what is no text in JSON stays as it is
+    written. Null becomes None."""
     if raw == b"null":
         return None
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()

@@ -62,6 +62,8 @@ class Codec:
         framing: str = "none",
         compression: str | None = None,
     ) -> None:
+        """See the class. Finds the schema and checks the options, so that errors are raised
+        here."""
         if format not in FORMATS:
             raise ConfigError(f"The codecs are {', '.join(FORMATS)}: there is no {format!r}.")
         wrapping = Framing(framing, compression or "header", with_message=format == "protobuf")
@@ -90,18 +92,20 @@ class Codec:
         return head, headers
 
     def encoder(self) -> Callable[[pa.RecordBatch], list[bytes]]:
-        """Return a function that encodes rows. It raises ConfigError, with the field, for a value
-        that does not fit."""
+        """Return a function that encodes rows as payloads. It raises ConfigError, which names the
+        field, for a value that does not fit."""
         return partial(self._encode_rows, self._make_encoder())
 
     def _make_encoder(self) -> Encoder:
-        """Create the encoder. Raises ConfigError for an unusable schema or envelope."""
+        """Create the encoder of the schema. Raises ConfigError for a schema, a framing or a
+        compression that cannot be used for writing."""
         _ = self.envelope  # which may be refused, too
         with name_schema_file(self._file):
             return _encoder_of(self._schema)
 
     def _encode_rows(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
-        """Return the payload of each row, with its frame and compression."""
+        """Return the payload of each row, with its frame and compression. Raises ConfigError for a
+        column that the schema does not have, and for a value that does not fit its field."""
         if (fields := encoder.fields) is not None:
             check_names(names := rows.schema.names, fields.names)
             schema = pa.schema([fields.field(name) for name in names])
@@ -113,7 +117,7 @@ class Codec:
             raise ConfigError(str(error)) from None
 
     def _frame_and_compress(self, payloads: list[bytes]) -> list[bytes]:
-        """Put payloads into their frames, and compress them."""
+        """Put the bytes of a frame in front of each payload, and compress both together."""
         if head := self.envelope[0]:
             payloads = [head + payload for payload in payloads]
         if self._compression == "none":
@@ -154,15 +158,16 @@ class Codec:
 
     @cached_property
     def _value_encoder(self) -> tuple[Encoder, Any]:
-        """The encoder of values, and msgspec's type of a value."""
+        """The encoder of rows, and the type by which msgspec checks a value before it becomes a
+        row; Any: every value is taken."""
         encoder = self._make_encoder()
         if encoder.fields is None:
             return encoder, Any
         return encoder, _python_type(pa.struct(list(encoder.fields)), required=True)
 
     def decode(self, payload: bytes, headers: Headers | None = None, /) -> Any:
-        """Return the value of a payload. Raises CodecError for one that does not decode, and as the
-        registry."""
+        """Return the value of a payload: a dict of the schema's fields, or of JSON without a schema
+        anything. Raises CodecError for a payload that does not decode, and as the registry."""
         pairs = [{"key": name, "value": text} for name, text in (headers or Headers()).items()]
         columns = [pa.array([payload], pa.binary()), pa.array([pairs], _PAIRS)]
         batch = pa.record_batch(columns, [PAYLOAD, "headers"])
@@ -172,7 +177,7 @@ class Codec:
                 if not self._schema.text:
                     return msgspec.json.decode(payload_without_frame)
                 batch = pa.record_batch([pa.array([payload_without_frame], pa.binary())], [PAYLOAD])
-            width, batch = len(batch.columns), self._decoder.decode_batch(batch)
+            width, batch = len(batch.columns), self._decoder.decode_batch(batch)  # fields follow
             if (reason := batch.column(REASON)[-1].as_py()) is not None:
                 raise CodecError(reason)
             names = [name for name in batch.schema.names[width:] if name not in (CORRUPT, REASON)]
@@ -185,14 +190,17 @@ class Codec:
 
     @cached_property
     def _decoder(self) -> Decoder | JsonDecoder:
-        """The decoder of batches; of JSON, without frames. Raises ConfigError."""
+        """The decoder of batches. That of JSON takes payloads which are already without their
+        frames. Raises ConfigError."""
         if self._schema.format == "json":
             return JsonDecoder(columns_of(self._schema.text))
-        return Decoding(self._schema, self._framing, (), self._lookup, True).decoder()
+        decoding = Decoding(self._schema, self._framing, lookup=self._lookup, keep_payload=True)
+        return decoding.decoder()
 
 
 def _encoder_of(schema: PayloadSchema) -> Encoder:
-    """Return the encoder of a schema. Raises ConfigError as `Decoding.decoder`."""
+    """Return the encoder of rows for the format of a schema. Raises ConfigError for a schema that
+    cannot be used."""
     match schema.format:
         case "avro":
             return AvroEncoder(schema)
@@ -211,7 +219,8 @@ _encode_any = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(
 
 
 def _to_row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
-    """Return a converted value as a batch of one row, with the fields that it has."""
+    """Return a value, as msgspec has converted it, as a batch of one row. Its columns are the
+    fields that the value has."""
     # Unlike from_pylist this has a row without fields, too.
     members = msgspec.to_builtins(value, builtin_types=_PYTHON_TYPES)
     type_ = pa.struct([fields.field(name) for name in members])
@@ -221,8 +230,12 @@ def _to_row(value: Any, fields: pa.Schema) -> pa.RecordBatch:
 def _find_misfit(
     value: Any, kind: pa.DataType, name: str, python_types: Iterable[type]
 ) -> ConfigError:
-    """Return the error for a value that does not fit, with the path of the innermost value that is
-    to blame. `python_types`: `_PYTHON_TYPES`; empty for JSON."""
+    """Return the error that says which value, inside of one that does not fit `kind`, is to blame:
+    the innermost one, with its path.
+
+    `name`: the path of `value`; `python_types`: types that are taken as they are, which is
+    `_PYTHON_TYPES`, or none for JSON.
+    """
     inner: Iterable[tuple[Any, pa.DataType, str]] = ()
     if pa.types.is_struct(kind) and isinstance(value, Mapping):
         check_names(value, kind.names, name and f"{name}.")
@@ -251,10 +264,12 @@ _PLAIN_TYPES: Final = {
 
 
 def _python_type(kind: pa.DataType, *, required: bool = False) -> Any:
-    """Return msgspec's type of a value: Arrow would take 3.5 for 3, a time in no zone for one in
-    UTC, and leave unknown fields out. `required`: the value cannot be None."""
+    """Return the type by which msgspec checks a value before Arrow takes it for `kind`. Arrow alone
+    would take 3.5 for 3, a time in no zone for one in UTC, and leave unknown fields out.
+    `required`: the value cannot be None."""
     types = pa.types
     if types.is_struct(kind):
+        # A field's name need not be one in Python.
         names = {f"f{at}": field.name for at, field in enumerate(kind)}
         parts = [
             (name, _python_type(field.type) | msgspec.UnsetType, msgspec.UNSET)

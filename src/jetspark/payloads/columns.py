@@ -37,10 +37,12 @@ _NODE: Final = struct.Struct("=BBBxI")
 
 
 class KernelColumns:
-    """Builds the columns of a schema with functions of the C kernel."""
+    """Builds columns of Arrow with functions of the C kernel, which follow a plan: a description of
+    the columns."""
 
     def __init__(self, fields: Sequence[pa.Field], max_depth: int) -> None:
-        """`max_depth`: of columns within each other; more deeply nested ones are not planned."""
+        """Plan the columns. `max_depth`: how deeply they may be nested; of more deeply nested ones
+        there is no plan."""
         self._fields = fields
         self.plan: Final = _plan_columns(fields, max_depth)
         """The kernel's description of the columns, and their names; None: it does not build all of
@@ -49,8 +51,12 @@ class KernelColumns:
     def build(
         self, decode: Callable[..., Any], payloads: pa.BinaryArray, *plan_of_payloads: Any
     ) -> tuple[Any, list[pa.Array]]:
-        """Call a function of the kernel; return what it says of payloads that do not fit, and the
-        columns. Raises Undecodable if they become too large."""
+        """Decode payloads into the columns with `decode`, a function of the kernel. Return what it
+        says of payloads that do not fit, and the columns.
+
+        `plan_of_payloads`: further arguments of the function. Raises Undecodable if the columns
+        become too large.
+        """
         assert self.plan is not None  # noqa: S101
         result = decode(
             *payload_buffers(payloads), *self.plan, MAX_DECODED_BYTES, *plan_of_payloads
@@ -65,11 +71,12 @@ class KernelColumns:
 def _plan_columns(
     fields: Sequence[pa.Field], max_depth: int
 ) -> tuple[bytes, tuple[bytes, ...]] | None:
-    """Return the kernel's description of columns, and their names; None if it does not build all of
-    them, or they are nested more deeply."""
+    """Return the C kernel's description of columns, each before those in it, and their names. None
+    if the kernel cannot build one of them, or they are nested more deeply than `max_depth`."""
     plan, names = bytearray(), []
 
     def add(kind: pa.DataType, name: str, depth: int) -> bool:
+        """Append a column, and then those in it; return whether the kernel can build them."""
         precision = scale = 0
         if pa.types.is_decimal128(kind):
             number, precision, scale = ColumnKind.DECIMAL, kind.precision, kind.scale
@@ -107,13 +114,15 @@ def _child_fields(kind: pa.DataType) -> list[pa.Field]:
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column that values are decoded into, and its number in the plan of columns."""
+    """A column that payloads are decoded into, and its number in the kernel's plan, where each
+    column comes before those in it."""
 
     number: int
     kind: pa.DataType
 
     def child(self, at: int) -> TargetColumn:
-        """Return the column directly below with this index (see `_child_fields`)."""
+        """Return the column with this index among those directly below: the fields of a STRUCT, the
+        item of a LIST, the entry of a MAP (see `_child_fields`)."""
         fields = _child_fields(self.kind)
         before = sum(_count_columns(field.type) for field in fields[:at])
         return TargetColumn(self.number + 1 + before, fields[at].type)
@@ -125,13 +134,14 @@ def _count_columns(kind: pa.DataType) -> int:
 
 
 def _array_from_buffers(kind: pa.DataType, remaining: Iterator[ColumnBuffers]) -> pa.Array:
-    """Return the array of a type, and take its buffers and those of its children off `remaining`,
-    which are in the order of the plan."""
+    """Return the array of a type from the buffers that the C kernel has filled. `remaining`: the
+    buffers of this column, then those of the columns in it, and of columns behind these; what the
+    array needs is taken off."""
     rows, valid, values, offsets = next(remaining)
     if kind.num_buffers == 1:
-        own = [valid]
+        own = [valid]  # a STRUCT
     elif kind.num_buffers == 3:
-        own = [valid, offsets, values]
+        own = [valid, offsets, values]  # texts or bytes
     else:
         own = [valid, offsets if kind.num_fields else values]
     child_fields = _child_fields(kind) if kind.num_fields else ()
@@ -141,7 +151,8 @@ def _array_from_buffers(kind: pa.DataType, remaining: Iterator[ColumnBuffers]) -
 
 
 def payload_buffers(payloads: Any) -> tuple[memoryview, memoryview]:
-    """Return the bytes and the offsets of an array of payloads, which may be a slice."""
+    """Return the bytes and the offsets of an array of payloads, which may be a slice of a larger
+    one."""
     _, offsets, data = payloads.buffers()
     begin = 4 * payloads.offset
     end = begin + 4 * (len(payloads) + 1)
@@ -156,7 +167,8 @@ MAX_DECODED_BYTES: Final = 512 * 1024 * 1024
 
 
 def min_value_bytes(kind: pa.DataType) -> int:
-    """Return the bytes that each value takes in a column, however few it has in the payload."""
+    """Return the least memory that a value of a type takes in a column, however few bytes it has in
+    the payload."""
     if pa.types.is_struct(kind):
         return 1 + sum(min_value_bytes(field.type) for field in kind)
     try:
@@ -166,8 +178,8 @@ def min_value_bytes(kind: pa.DataType) -> int:
 
 
 def max_bytes_per_byte(kind: pa.DataType) -> int:
-    """Return the bytes that one byte of a payload may become: an element of a list can be one byte,
-    and has all columns of its type."""
+    """Return how much memory one byte of a payload may become in a column of a type: an item of a
+    list can be one byte, and takes a place in all columns of its type."""
     if pa.types.is_struct(kind):
         return max((max_bytes_per_byte(field.type) for field in kind), default=1)
     if pa.types.is_map(kind):
@@ -218,16 +230,18 @@ class Problem(IntEnum):
 
 
 class PayloadMisfit(Exception):
-    """A value does not fit; raised by the decoders in Python."""
+    """Raised, by the decoders in Python, for a value that does not fit; `path` is its place in the
+    payload."""
 
     def __init__(self, problem: Problem, sentence: str = "") -> None:
+        """`sentence`: says why the reader does not take the value (NOT_TAKEN only)."""
         super().__init__(problem)
         self.problem = problem
         self.sentence = sentence
-        self.path = ""
+        self.path = ""  # the decoders add to it on the way out
 
     def at_row(self, row: int) -> KernelMisfit:
-        """Return the problem of the payload in a row, as the kernel describes it."""
+        """Return what the C kernel would return for this misfit of the payload in a row."""
         return row, int(self.problem), self.path.encode(), self.sentence.encode()
 
 
@@ -251,9 +265,9 @@ _VALUE_PROBLEMS: Final = {
 
 
 def describe_misfits(misfits: Iterable[KernelMisfit], rows: int, name: str) -> pa.StringArray:
-    """Return the reason of each of so many payloads, null for one that fits.
+    """Return for each payload the sentence that says why it does not fit; null for one that fits.
 
-    `name`: what the payloads should be, such as "Order in Avro".
+    `rows`: the number of payloads; `name`: what they should be, such as "Order in Avro".
     """
     if not misfits:
         return pa.nulls(rows, pa.string())
@@ -283,8 +297,8 @@ class PlannedDecoder(ABC):
     """The kernel's function."""
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Return the fields, and the reasons of payloads that do not fit. Raises Undecodable if the
-        fields become too large."""
+        """Decode payloads: return the columns, and for each payload why it does not fit, or null.
+        Raises Undecodable if the columns become too large."""
         if self.kernel is None or self.columns.plan is None:
             return self.decode_plainly(payloads)
         misfits, columns = self.columns.build(self.kernel, payloads, *self.plan)

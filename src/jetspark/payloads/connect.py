@@ -58,7 +58,7 @@ _NUMBER: Final = r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 
 
 class ConnectDecoder:
-    """Decodes JSON objects with the schemas of their fields into columns.
+    """Decodes JSON objects, whose fields have schemas of Kafka Connect, into columns.
 
     A decimal may be a number instead of its bytes in base64 (`decimal.format=NUMERIC`), and a date
     a text instead of days (`time.precision.mode=isostring`). A record that does not fit is decoded
@@ -66,7 +66,8 @@ class ConnectDecoder:
     """
 
     def __init__(self, fields: pa.Schema, schemas: Mapping[str, Schema | None]) -> None:
-        """`schemas`: of the fields; the type of a field without one says what its values are."""
+        """`fields`: the columns; `schemas`: Connect's schema of each. Of a field without one, the
+        type of its column says what its values are."""
         readings = [compile_reading(f.type, schemas.get(f.name)) for f in fields]
         text_readings = [compile_reading(f.type, schemas.get(f.name), as_text=True) for f in fields]
         self._all = _CarrierDecoder(list(fields), readings)
@@ -88,7 +89,9 @@ class ConnectDecoder:
         return replace_rows((columns, reasons), decoded_again, is_bad)
 
     def _decode_by_field(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Decode field by field; what does not fit a field, also in its other form."""
+        """Decode payloads field by field; the values that do not fit are tried in the field's other
+        form: a decimal as a number, a date as a text. Return the columns and reasons, as
+        `decode`."""
         columns, reasons = [], pa.nulls(len(payloads), pa.string())
         for decoder, text_decoder in self._by_field:
             column, problems = decoder.decode(payloads)
@@ -102,9 +105,11 @@ class ConnectDecoder:
 
 
 class _CarrierDecoder:
-    """Decodes fields of JSON objects into carriers, and converts these."""
+    """Decodes fields of JSON objects in two steps: into carriers, which are columns of types that
+    JSON has, and these into the columns that are wanted."""
 
     def __init__(self, fields: Sequence[pa.Field], readings: Sequence[Reading]) -> None:
+        """`fields`: the columns that are wanted; `readings`: how values become each of them."""
         self._fields, self._readings = fields, readings
         carriers = [
             pa.field(field.name, reading.carrier)
@@ -124,7 +129,9 @@ def convert_columns(
     carriers: Sequence[pa.Array],
     reasons: pa.StringArray,
 ) -> tuple[list[pa.Array], pa.StringArray]:
-    """Convert decoded columns; a row with a value that does not fit gets a reason, and null."""
+    """Convert carriers (columns as they were decoded) to the columns of `fields`, as `readings`
+    say. A row with a value that does not fit gets a reason, unless it has one, and null in that
+    column."""
     columns: list[pa.Array] = []
     problems: dict[int, str] = {}
     for field, reading, carrier in zip(fields, readings, carriers, strict=True):
@@ -153,7 +160,7 @@ class Reading:
 
 
 def compile_reading(kind: pa.DataType, schema: Schema | None, *, as_text: bool = False) -> Reading:
-    """Return how values with this schema become a column of a type.
+    """Return how values with a schema of Kafka Connect become a column of the type `kind`.
 
     `as_text`: whether they come in their other form: decimals as numbers, and dates as texts.
     """
@@ -185,7 +192,8 @@ _ConvertType: TypeAlias = "Callable[[pa.Array, pa.DataType], pa.Array]"
 def _compile_value(
     kind: pa.DataType, schema: Schema, *, as_text: bool
 ) -> tuple[pa.DataType, _ConvertType | None]:
-    """Return the carrier of values that are not nested, and its conversion, if it needs one."""
+    """Return for values that are not nested the carrier, which is the type they are decoded to
+    first, and the function that converts it to `kind`; None: nothing is to be converted."""
     name, is_integer = schema.get("name"), pa.types.is_integer(kind)
     is_number = is_integer or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if name == DECIMAL and not is_integer:
@@ -203,6 +211,7 @@ def _compile_value(
         if name in CLOCK_NANOS:
             return pa.int64(), partial(_convert_clocks, unit=CLOCK_NANOS[name])
     if schema.get("type") == "bytes" and not is_integer and kind not in (pa.binary(), pa.string()):
+        # Bytes are no value of another type: none fits.
         return pa.binary(), lambda values, kind: pa.nulls(len(values), kind)
     if pa.types.is_date(kind):
         return pa.string(), _parse_dates
@@ -219,14 +228,16 @@ def _compile_value(
 def _convert_child(
     values: pa.Array, reading: Reading, kind: pa.DataType
 ) -> tuple[pa.Array, list[BadValue]]:
-    """Convert the carrier of a column within another one."""
+    """Convert the carrier of a column within another one. Return the column, and the values that do
+    not fit."""
     return (cast_exactly(values, kind), []) if reading.convert is None else reading.convert(values)
 
 
 def _convert_struct(
     values: pa.StructArray, kind: pa.StructType, readings: Sequence[Reading]
 ) -> tuple[pa.Array, list[BadValue]]:
-    """Convert the columns of a STRUCT's carrier."""
+    """Convert the carrier of a STRUCT field by field. Return the column, and the values that do not
+    fit, with their paths."""
     columns, bad_values = [], []
     by_name = dict(zip(values.type.names, values.flatten(), strict=True))
     for field, reading in zip(kind, readings, strict=True):
@@ -239,7 +250,8 @@ def _convert_struct(
 def _convert_list(
     values: pa.ListArray, kind: pa.ListType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
-    """Convert the items of an ARRAY's carrier."""
+    """Convert the carrier of an ARRAY: its items. Return the column, and the items that do not fit,
+    with the rows that they are in."""
     offsets, items = offsets_and_items(values)
     items, bad_values = _convert_child(items, item, kind.value_type)
     column = pa.ListArray.from_arrays(offsets, items, type=kind, mask=values.is_null())
@@ -249,7 +261,8 @@ def _convert_list(
 def _convert_map(
     values: pa.MapArray, kind: pa.MapType, item: Reading
 ) -> tuple[pa.Array, list[BadValue]]:
-    """Convert the values of a MAP's carrier; keys are texts."""
+    """Convert the carrier of a MAP: its values; the keys stay. Return the column, and the values
+    that do not fit, with the rows that they are in."""
     offsets, entries = offsets_and_items(values)
     keys, items = entries.flatten()
     items, bad_values = _convert_child(items, item, kind.item_type)
@@ -265,7 +278,8 @@ def _convert_map(
 def _convert_values(
     values: pa.Array, kind: pa.DataType, convert_type: _ConvertType
 ) -> tuple[pa.Array, list[BadValue]]:
-    """Convert values that are not nested, and describe those that do not fit."""
+    """Convert values that are not nested. Return the column, which is null for values that do not
+    fit, and a description of these."""
     column = convert_type(values, kind)
     is_bad = pc.and_(values.is_valid(), column.is_null())
     name = spark_type_name(kind).upper()
@@ -280,7 +294,8 @@ def _convert_values(
 
 
 def _carrier_json(value: Any) -> bytes:
-    """Return the JSON that a carrier's value came from, for errors."""
+    """Return the JSON that a carrier's value came from, for errors: a text that is a number came as
+    one."""
     if isinstance(value, str) and pc.match_substring_regex(value, _NUMBER).as_py():
         return value.encode()
     return msgspec.json.encode(value)
@@ -292,26 +307,27 @@ def _keep(values: pa.Array, mask: pa.BooleanArray) -> pa.Array:
 
 
 def _keep_between(values: pa.Array, first: int, last: int) -> pa.Array:
-    """The values from `first` to `last`, and null for others."""
+    """Return the values from `first` to `last`, and null in place of others."""
     return _keep(values, pc.and_(pc.greater_equal(values, first), pc.less_equal(values, last)))
 
 
 def _divide_exactly(values: pa.Array, divisor: int) -> pa.Array:
-    """The quotients, and null where there is a remainder."""
+    """Return the quotients, and null where there is a remainder."""
     quotients = pc.divide(values, divisor)
     return _keep(quotients, pc.equal(pc.multiply(quotients, divisor), values))
 
 
 def _convert_days(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert days since 1970 to dates, or texts."""
+    """Convert days since 1970 to dates, or to texts of dates. A day outside of the years 1 to 9999
+    becomes null."""
     days = _keep_between(values.cast(pa.int64()), FIRST_DAY, LAST_DAY)
     dates = days.cast(pa.int32()).cast(pa.date32())
     return dates.cast(kind) if kind in (pa.date32(), pa.string()) else pa.nulls(len(values), kind)
 
 
 def _convert_timestamps(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
-    """Convert times since 1970 to timestamps, dates (at midnight) or texts. `unit`: nanoseconds of
-    what the times count."""
+    """Convert times since 1970 to timestamps, dates (of times at midnight) or texts, and to null
+    what does not fit exactly. `unit`: the nanoseconds that each counts for."""
     values = values.cast(pa.int64())
     if pa.types.is_string(kind) and unit < _MICROSECOND:
         texts = values.cast(pa.timestamp("ns")).cast(kind)
@@ -335,11 +351,11 @@ def _convert_timestamps(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Ar
 
 
 def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
-    """Convert times of day to texts such as 12:34:56.000001. `unit`: nanoseconds of what the times
-    count. A span of time (MySQL) may be negative, or many hours."""
+    """Convert times of day to texts such as 12:34:56.000001. A span of time, as MySQL has them, may
+    be negative, or many hours. `unit`: the nanoseconds that each counts for."""
     if not pa.types.is_string(kind):
         return pa.nulls(len(values), kind)
-    lowest = -(2**63) + 1
+    lowest = -(2**63) + 1  # the amount of -2**63 would be no BIGINT
     amounts = pc.abs(_keep_between(values.cast(pa.int64()), lowest, -lowest))
     seconds = pc.divide(amounts, _SECOND // unit)
     nanos = pc.multiply(pc.subtract(amounts, pc.multiply(seconds, _SECOND // unit)), unit)
@@ -354,6 +370,7 @@ def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
     fraction = pc.utf8_lpad(nanos.cast(kind), 9, "0")
     texts = pc.binary_join_element_wise(*clock, ":")
     texts = pc.binary_join_element_wise(texts, fraction, ".")
+    # Nanoseconds, or a fraction at all, are written where there are any.
     texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
     texts = pc.replace_substring_regex(texts, r"\.000000$", "")
     sign = pc.if_else(pc.less(values, 0), "-", "")
@@ -361,7 +378,8 @@ def _convert_clocks(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Array:
 
 
 def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
-    """Convert the digits of decimals of one scale; those of Avro are decimals already."""
+    """Convert decimals of one scale to a type: their unscaled numbers in bytes, or (from Avro)
+    decimals. What does not fit becomes null."""
     if pa.types.is_decimal(kind):
         if pa.types.is_decimal(values.type):
             return cast_exactly(values, kind)
@@ -372,7 +390,8 @@ def _scale_bytes(values: pa.Array, kind: pa.DataType, scale: int) -> pa.Array:
 
 
 def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
-    """Convert decimals that have their scale beside their digits."""
+    """Convert decimals that each have a scale beside their unscaled number to a type. What does not
+    fit, or would be rounded, becomes null."""
     texts = decimal_texts(values.field("value"), values.field("scale"))
     texts = _keep(texts, values.is_valid())
     if pa.types.is_string(kind):
@@ -386,7 +405,7 @@ def _scale_structs(values: pa.StructArray, kind: pa.DataType) -> pa.Array:
 
 
 def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Convert texts that are numbers, or words such as NaN, to a type."""
+    """Convert texts that are numbers, or words such as NaN, to a type; others become null."""
     is_number = pc.match_substring_regex(texts, _NUMBER)
     if pa.types.is_string(kind):
         return _keep(texts, is_number)
@@ -398,7 +417,8 @@ def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 
 def _parse_texts(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Convert texts as the JSON decoder does."""
+    """Convert texts to a type as the JSON decoder converts a text of JSON; null where that takes
+    none."""
     values = texts.to_pylist()
     return build_column(
         kind, [None if text is None else msgspec.json.encode(text) for text in values]
@@ -406,7 +426,8 @@ def _parse_texts(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 
 def _parse_dates(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Convert dates such as 2026-01-31Z to dates, or keep the texts."""
+    """Convert texts such as 2026-01-31 or 2026-01-31Z to dates, or keep them as texts. What is no
+    date becomes null."""
     dates = _parse_texts(pc.replace_substring_regex(texts, "([0-9])Z$", r"\1"), pa.date32())
     if pa.types.is_string(kind):
         return _keep(texts, dates.is_valid())
@@ -414,8 +435,8 @@ def _parse_dates(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
 
 
 def _parse_timestamps(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
-    """Convert times in ISO 8601, of microseconds at most. A time without a zone has no offset, or
-    a zero one."""
+    """Convert texts in ISO 8601 to timestamps; a time finer than microseconds becomes null. For a
+    TIMESTAMP_NTZ a time has no offset, or a zero one."""
     is_bad = pc.match_substring_regex(texts, _BEYOND_MICROS)
     if kind.tz is None:
         is_zero = pc.match_substring_regex(texts, _ZERO_OFFSET)

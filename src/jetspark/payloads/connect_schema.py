@@ -42,7 +42,8 @@ _MAX_DIGITS: Final = 38
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """Return the type of a column with this schema. Raises ValueError for what is no schema.
+    """Return the column type of values with a schema of Kafka Connect. Raises ValueError for what
+    is no schema.
 
     Times of day, numbers of any scale, and maps with keys that are no texts, which are lists of
     pairs in JSON, become texts.
@@ -51,6 +52,7 @@ def arrow_type(schema: Schema) -> pa.DataType:
     if name == DECIMAL:
         parameters = schema.get("parameters", {})
         scale = int(parameters.get("scale", 0))
+        # A scale below 0 is a number with so many zeros at its end.
         digits = int(parameters.get("connect.decimal.precision", _MAX_DIGITS)) - min(scale, 0)
         digits, scale = max(digits, scale), max(scale, 0)
         return pa.decimal128(digits, scale) if digits <= _MAX_DIGITS else pa.string()
@@ -79,8 +81,9 @@ def arrow_type(schema: Schema) -> pa.DataType:
 
 
 def days_schema(kind: pa.DataType) -> Schema | None:
-    """Return the schema by which values that come without one are read: a number for a date is its
-    days since 1970, as Debezium sends it. None for a type without dates."""
+    """Return the schema of Kafka Connect that reads numbers as dates where a type has dates: values
+    that come without a schema count the days since 1970, as Debezium sends them. None for a type
+    without dates."""
     if pa.types.is_date(kind):
         return {"type": "int32", "name": DATES[0]}
     if pa.types.is_struct(kind):
@@ -95,13 +98,13 @@ def days_schema(kind: pa.DataType) -> Schema | None:
 
 
 def schema_from_avro(avro: Any, records: dict[str, Schema] | None = None) -> Schema:
-    """Return the schema of Connect that its converter has written as one of Avro.
+    """Return the schema of Kafka Connect from which its converter has made this schema of Avro.
 
-    `records`: those that are already read, by name. Raises ValueError.
+    `records`: the records that are already read, by name. Raises ValueError.
     """
     records = {} if records is None else records
     match avro:
-        case list():
+        case list():  # a type that may be null
             (avro,) = [branch for branch in avro if branch != "null"]
             return schema_from_avro(avro, records)
         case str() if avro in _FROM_AVRO:

@@ -68,7 +68,8 @@ class _Field(NamedTuple):
 
 
 def check_fields(ddl: str, option: str) -> dict[str, str]:
-    """Return the names and types of fields, `a STRING, b ARRAY<INT>`, also in STRUCT<…>.
+    """Check a schema in Spark's DDL (`a STRING, b ARRAY<INT>`, also in STRUCT<…>), and return its
+    fields with their types.
 
     A type of one word is in Spark's short form ("bigint"), any other is "". `option`: for the
     message. Raises ConfigError.
@@ -85,7 +86,7 @@ def check_fields(ddl: str, option: str) -> dict[str, str]:
 
 
 def with_types(ddl: str, kinds: Mapping[str, str]) -> str:
-    """Return a schema with other types for some fields; fields that it lacks are added."""
+    """Return a schema in DDL with other types for some fields; fields that it lacks are added."""
     added, parts = dict(kinds), []
     for field in _fields(ddl):
         kind = added.pop(field.name, None)
@@ -108,8 +109,9 @@ def arrow_columns(ddl: str) -> pa.Schema:
 
 
 def arrow_fields(ddl: str, option: str) -> pa.Schema:
-    """Return the fields that `check_fields` takes, as Arrow types. Raises ConfigError, also for a
-    type that payloads have no values of."""
+    """Return the fields of a schema in Spark's DDL, of plain and nested types, as Arrow has them.
+    `option`: for the message. Raises ConfigError, also for a type that payloads have no values
+    of."""
     check_fields(ddl, option)
     try:
         return pa.schema(_nested_fields(ddl))
@@ -118,7 +120,8 @@ def arrow_fields(ddl: str, option: str) -> pa.Schema:
 
 
 def type_in_ddl(kind: pa.DataType) -> str | None:
-    """Return a type in the form that `arrow_fields` reads; None if it has none."""
+    """Return an Arrow type in Spark's DDL; None for a type that payloads cannot have (see
+    `arrow_fields`)."""
     if pa.types.is_struct(kind):
         parts = [(field.name, type_in_ddl(field.type)) for field in kind]
         if not parts or any(text is None for _, text in parts):
@@ -139,7 +142,8 @@ def schema_in_ddl(fields: pa.Schema) -> str:
 
 
 def _nested_fields(ddl: str) -> list[pa.Field]:
-    """Return fields of any type that payloads have. Raises ValueError."""
+    """Return the fields of a schema in DDL, of any type that payloads may have. Raises
+    ValueError."""
     fields = [pa.field(field.name, _nested_type(field)) for field in _fields(ddl)]
     if duplicate := ambiguous((), (field.name for field in fields)):
         raise ValueError(f"{duplicate} is there twice, since Spark ignores case")
@@ -147,7 +151,8 @@ def _nested_fields(ddl: str) -> list[pa.Field]:
 
 
 def _nested_type(field: _Field) -> pa.DataType:
-    """Return the type of a field. Raises ValueError for one that payloads have no values of."""
+    """Return the Arrow type of a field in DDL, also of a nested one. Raises ValueError for a type
+    that payloads cannot have."""
     kind, suffix, text = field.short_kind, field.suffix, safe_repr(field.text)
     if suffix.count("<") > _MAX_NESTED:
         raise ValueError(f"{text} has more than {_MAX_NESTED} types within each other")
@@ -160,6 +165,7 @@ def _nested_type(field: _Field) -> pa.DataType:
         inner = [part.strip() for part in _split_at_commas(inside)]
         if len(inner) != (1 if kind == "array" else 2):
             raise ValueError(f"{text} is not one type in brackets, or two of a MAP")
+        # A type alone is parsed as that of a field `_`.
         types = [_nested_type(_parse_field(f"_ {part}")._replace(text=part)) for part in inner]
         if kind == "array":
             return pa.list_(pa.field("element", types[0]))
@@ -176,15 +182,16 @@ def _nested_type(field: _Field) -> pa.DataType:
 
 
 def spark_type_name(kind: pa.DataType) -> str:
-    """Return the name that Spark has for a type, without the types in it."""
+    """Return Spark's name of an Arrow type; of a nested type without those in it, such as
+    "array"."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SPARK.get(kind) or str(kind).partition("<")[0].replace("list", "array")
 
 
 def _plain_type(kind: str, suffix: str) -> pa.DataType | None:
-    """Return the Arrow type of a type that is not nested; None if there is none. `suffix`: the
-    digits of a DECIMAL, the length of a VARCHAR."""
+    """Return the Arrow type of a type in DDL; None if it is nested or unknown. `kind`: its word,
+    such as decimal; `suffix`: what follows in brackets, as the digits of a DECIMAL."""
     digits = _DIGITS.fullmatch(suffix)
     if suffix and digits is None:
         return None
@@ -213,7 +220,8 @@ def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
 
 
 def _fields(ddl: str) -> Iterator[_Field]:
-    """Yield the fields of a schema. Raises ValueError."""
+    """Yield the fields of a schema in DDL, with or without STRUCT<…> around them. Raises
+    ValueError."""
     text = ddl.strip()
     if struct := _STRUCT.fullmatch(text):
         text = struct[1]
@@ -241,7 +249,7 @@ def _split_at_commas(text: str) -> list[str]:
 
 
 def _parse_field(text: str) -> _Field:
-    """Parse a name and a type. Raises ValueError."""
+    """Parse one field of a schema in DDL: its name and type. Raises ValueError."""
     match = _FIELD.fullmatch(text)
     if match is None:
         raise ValueError(

@@ -61,11 +61,12 @@ class _Changes(NamedTuple):
     events: list[Event | None]
     """None for a bad record."""
     reasons: list[str | None]
-    """Why each bad record is none; null for an event."""
+    """Why each bad record is no event; None for an event."""
 
 
 class DebeziumDecoder:
-    """Decodes events into columns, as `PayloadDecoder`; messages of no row are left out."""
+    """Decodes Debezium's change events into the rows of a table, as `PayloadDecoder` decodes
+    payloads. Messages that are no change of a row, such as heartbeats, are left out."""
 
     def __init__(
         self,
@@ -75,8 +76,9 @@ class DebeziumDecoder:
         avro: PayloadDecoder | None = None,
         placeholders: Placeholders | None = None,
     ) -> None:
-        """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `avro`:
-        decodes events in Avro."""
+        """`fields`: the columns of the table's rows; `schema`: in JSON, of events that come without
+        theirs; `framing`: what is around events in JSON; `avro`: decodes events in Avro, None: they
+        are in JSON; `placeholders`: what stands for a value that the database did not send."""
         self.fields = pa.schema([*fields, *ADDED])
         self._row_fields = fields
         self._names = frozenset(fields.names)
@@ -91,7 +93,8 @@ class DebeziumDecoder:
         return with_fields(columns, self.fields)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of the batch that are events, or bad records, with the fields."""
+        """Return a row for each message of the batch that is a change of a row or a bad record:
+        with the columns of the batch, the fields, and `REASON`."""
         if self._avro is None:
             changes = self._read_json(batch)
             self._null_placeholders(changes)
@@ -113,6 +116,7 @@ class DebeziumDecoder:
         ]
         columns += [pa.array([row.get(f.name) for row in added], f.type) for f in ADDED]
         if "timestamp" in batch.schema.names:
+            # An event without a time of the database has that of its message.
             at = self.fields.get_field_index(TIME)
             columns[at] = pc.coalesce(columns[at], batch.column("timestamp"))
         if reasons.null_count < len(reasons):
@@ -125,7 +129,7 @@ class DebeziumDecoder:
     # -- events --------------------------------------------------------------------------------
 
     def _read_json(self, batch: pa.RecordBatch) -> _Changes:
-        """Read events in JSON."""
+        """Read the messages of a batch as events in JSON; their rows are not decoded yet."""
         unframed = self._framing.unframe(batch)
         payloads = unframed.payloads.to_pylist()
         problems = [None] * len(payloads)
@@ -133,6 +137,7 @@ class DebeziumDecoder:
             problems = unframed.reasons.to_pylist()
 
         def read(at: int, seq: int) -> Event | None:
+            """Return the event in a row; None if it is no change. Raises NoRowError."""
             if problems[at] is not None:
                 raise NoRowError(problems[at])
             try:
@@ -146,13 +151,15 @@ class DebeziumDecoder:
         return _read_changes(batch, read)
 
     def _read_avro(self, batch: pa.RecordBatch, envelopes: pa.RecordBatch) -> _Changes:
-        """`envelopes`: the decoded fields of the events, and `REASON`."""
+        """Read the messages of a batch as events in Avro. `envelopes`: the decoded fields of the
+        messages, and `REASON`."""
         values = envelopes.to_pylist()
         sizes = pc.binary_length(batch.column(PAYLOAD)).to_pylist()
 
         def read(at: int, seq: int) -> Event | None:
+            """Return the event in a row; None if it is no change. Raises NoRowError."""
             fields = values[at]
-            if not sizes[at]:
+            if not sizes[at]:  # a tombstone
                 return None
             if (problem := fields.pop(REASON)) is not None:
                 raise NoRowError(problem)
@@ -168,7 +175,8 @@ class DebeziumDecoder:
         return _read_changes(batch, read)
 
     def _check_has_column(self, row: Collection[str]) -> None:
-        """Raise NoRowError for an object that has no column of the table: it may be anything."""
+        """Raise NoRowError for an object that has no column of the table: nothing shows that it is
+        a row. `row`: the names of its fields."""
         if self._names.isdisjoint(row):
             raise NoRowError(
                 "The payload is no event: it has no envelope (op and source), no field that begins "
@@ -176,8 +184,9 @@ class DebeziumDecoder:
             )
 
     def _check_unsent(self, event: Event, unsent: Collection[str]) -> list[str]:
-        """Return the columns among fields that the database did not send. Raises NoRowError if the
-        event needs one: only a deletion does not."""
+        """Return the columns of the table among `unsent`: an event's fields that the database did
+        not send. Raises NoRowError if there are any, unless the event is a deletion, which needs no
+        values."""
         columns = [name for name in self._row_fields.names if name in unsent]
         if columns and event.op != "d":
             raise NoRowError(
@@ -187,8 +196,8 @@ class DebeziumDecoder:
         return columns
 
     def _null_placeholders(self, changes: _Changes) -> None:
-        """Replace placeholders in rows in JSON by null; an event that needs the value becomes a bad
-        record."""
+        """Replace placeholders, which stand for values that the database did not send, by null in
+        rows in JSON. An event that needs such a value becomes a bad record."""
         marks = self._placeholders.find_marks(
             b"\n".join(event.row if event else b"" for event in changes.events)
         )
@@ -208,7 +217,8 @@ class DebeziumDecoder:
     # -- rows ----------------------------------------------------------------------------------
 
     def _decode_json_rows(self, changes: _Changes) -> tuple[list[pa.Array], pa.StringArray]:
-        """Decode rows in JSON, those of one schema together."""
+        """Decode the rows of events in JSON: return the columns of the table, and for each row why
+        it does not fit, or null. Rows whose events carry the same schema are decoded together."""
         key_numbers: dict[bytes, int] = {}
         keys, rows = [], []
         for event in changes.events:
@@ -218,21 +228,23 @@ class DebeziumDecoder:
         reasons = pa.array(changes.reasons, pa.string())
         payloads = Unframed(
             pa.array(rows, pa.binary()),
-            [SchemaKey(name=schema.decode()) for schema in key_numbers],
+            [SchemaKey(name=schema.decode()) for schema in key_numbers],  # for `_row_decoder`
             pa.array(keys, pa.int32()),
             reasons if reasons.null_count < len(reasons) else None,
         )
         return self._rows.decode(payloads)
 
     def _row_decoder(self, key: SchemaKey) -> connect.ConnectDecoder:
-        """Return the decoder of rows whose event has the schema in `key.name`, in JSON."""
+        """Return the decoder of rows with one schema, which `key.name` has as JSON. Raises
+        Undecodable."""
         try:
             return connect.ConnectDecoder(self._row_fields, self._column_schemas(key.name))
         except Exception as error:
             raise Undecodable(f"The event's schema cannot be read: {error}.") from None
 
     def _column_schemas(self, text: str) -> dict[str, Schema | None]:
-        """Return the schemas of the columns by an event's schema, which may be empty."""
+        """Return Kafka Connect's schema of each column. `text`: an event's schema in JSON, "" if
+        there is none; what it lacks is read by the column's type."""
         schemas = column_schemas(text.encode()) if text else {}
         return {
             field.name: schemas.get(field.name) or days_schema(field.type)
@@ -242,10 +254,12 @@ class DebeziumDecoder:
     def _convert_avro_rows(
         self, envelopes: pa.RecordBatch, changes: _Changes
     ) -> tuple[list[pa.Array], pa.StringArray]:
-        """Convert the rows of events in Avro: each is in `before` or `after`, or is the event."""
+        """Convert the rows of events in Avro to the columns of the table. The row of an event is
+        its field `before` or `after`, or (where that is "") the event itself."""
         events = changes.events
         sides = sorted({event.row for event in events if event is not None and event.op != "t"})
-        # The columns of all sides are one behind the other.
+        # The column of `before` and that of `after` become one, from which rows are taken; None: a
+        # row without values.
         positions = [
             None
             if event is None or event.op == "t"
@@ -274,8 +288,9 @@ class DebeziumDecoder:
 
 
 def _read_changes(batch: pa.RecordBatch, read: Callable[[int, int], Event | None]) -> _Changes:
-    """Read each message with `read`, which takes its row and its sequence; whatever it raises is
-    the reason of a bad record."""
+    """Read each message of a batch with `read`, which takes its row number and its sequence in the
+    stream, and returns None for a message to be left out. Whatever it raises is the reason of a bad
+    record."""
     changes = _Changes([], [], [])
     for at, seq in enumerate(batch.column("seq").to_pylist()):
         event, reason = None, None

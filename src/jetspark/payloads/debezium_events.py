@@ -114,13 +114,13 @@ def parse_event(payload: bytes, seq: int, columns: Collection[str] = ()) -> Even
     try:
         schema, row = b"", payload
         fields = parse_object(payload, PARSE_FIELDS)
-        if fields.keys() == _WITH_SCHEMA:
+        if fields.keys() == _WITH_SCHEMA:  # as Kafka Connect writes JSON with schemas
             schema, row = bytes(fields["schema"]), bytes(fields["payload"])
             if row == b"null":
                 return None
             schema = b"" if schema == b"null" else schema
             fields = PARSE_FIELDS(row) if row.startswith(b"{") else parse_object(row, PARSE_FIELDS)
-        payload.decode()
+        payload.decode()  # raises if it is not UTF-8
         values = {
             name: raw if name in ("before", "after") else msgspec.json.decode(raw)
             for name, raw in fields.items()
@@ -146,7 +146,11 @@ class Message(NamedTuple):
 
 
 def classify_message(message: Message, seq: int, columns: Collection[str]) -> Event | None:
-    """Return the event of a message; see `parse_event`."""
+    """Return the event that a message is; None if it is no change of a row, such as a heartbeat.
+
+    `seq`: the message's sequence; `columns`: those of the table, where they are known. Raises
+    NoRowError.
+    """
     values = message.values
     if _is_control_message(message, columns):
         return None
@@ -159,7 +163,8 @@ def classify_message(message: Message, seq: int, columns: Collection[str]) -> Ev
 
 
 def _is_control_message(message: Message, columns: Collection[str]) -> bool:
-    """Return whether this is what Debezium sends beside changes of rows, by its fields.
+    """Return whether a message is one that Debezium sends beside changes of rows, such as a
+    heartbeat or a border of a transaction. Its fields tell.
 
     A table can have a row of the same fields: then `columns`, or the schema's name, tells it apart.
     """
@@ -169,7 +174,7 @@ def _is_control_message(message: Message, columns: Collection[str]) -> bool:
         return has_source and isinstance(values.get("message"), dict)
     if has_source and names <= _SCHEMA_CHANGE_FIELDS:
         return "ddl" in names or "tableChanges" in names
-    typical: frozenset[str]  # of these fields, a table would hardly have one, too
+    typical: frozenset[str]  # fields that tables hardly have
     if not names:
         typical = _TIME_FIELDS
         fits = "ts_ms" in values and all(type(value) is int for value in values.values())
@@ -197,7 +202,8 @@ def _schema_name(text: bytes) -> str | None:
 def _parse_envelope(
     values: Mapping[str, Any], source: Mapping[str, Any], seq: int, schema: bytes
 ) -> Event:
-    """Return the event of an envelope: the row that it leaves behind, or the one it removes."""
+    """Return the event of an envelope (`before`, `after`, `source`, `op`): its row is the one that
+    the change leaves behind, or has removed. Raises NoRowError."""
     op = values["op"]
     row: bytes | str
     if op not in _OPS:
@@ -214,7 +220,8 @@ def _parse_envelope(
 
 
 def _row_of_side(value: Any, side: str) -> bytes | str:
-    """Return the row in `before` or `after`, as `Event` has it."""
+    """Return the row in `before` or `after`: its JSON. Of an event in Avro return the name of that
+    field, since its rows are already columns. Raises NoRowError if there is no row."""
     if isinstance(value, dict):  # of Avro
         return side
     row = bytes(value or b"null")
@@ -231,7 +238,8 @@ def _row_of_side(value: Any, side: str) -> bytes | str:
 
 
 def _parse_flat_row(message: Message, seq: int) -> Event:
-    """Return the event of a row as ExtractNewRecordState writes it, with fields `__…`."""
+    """Return the event of a message that is a row itself, as ExtractNewRecordState writes it, which
+    adds fields `__…` about the change."""
     marks = {name[2:]: value for name, value in message.values.items() if name in MARKS}
     source = {name: value for name, value in marks.items() if name not in _TIME_FIELDS}
     for name, value in marks.items():
@@ -244,10 +252,10 @@ def _parse_flat_row(message: Message, seq: int) -> Event:
 def _make_row_event(
     message: Message, source: Mapping[str, Any], marks: Mapping[str, Any], seq: int, change: Any
 ) -> Event:
-    """Return the event of a row without an envelope.
+    """Return the event of a row that comes without `before` and `after`. Raises NoRowError.
 
-    `source`: what it says of its source; `marks`: what it says of the change; `change`: what
-    tells the change from others.
+    `source`: fields about the place of the change in the database; `marks`: fields about the change
+    (`op`, `deleted`, times); `change`: what is the same when the event is repeated.
     """
     op = marks.get("op") or "u"
     if marks.get("deleted") in (True, "true"):
@@ -262,7 +270,9 @@ def _make_row_event(
 
 
 def _parse_cloud_event(message: Message, seq: int) -> Event:
-    """Return an event in the format of Debezium's CloudEventsConverter."""
+    """Return the event of a CloudEvent, as Debezium's CloudEventsConverter writes it: facts of the
+    source in extension attributes, the change in the data. Raises NoRowError."""
+    # CloudEvents' names have no underscores and no capitals.
     source = {
         _FIELD_BY_EXTENSION.get(short := name.removeprefix(_EXTENSION_PREFIX).lower(), short): value
         for name, value in message.values.items()
@@ -294,7 +304,8 @@ def _table_name(source: Mapping[str, Any]) -> str | None:
 
 
 def _read_time(source: Mapping[str, Any]) -> int | None:
-    """Return the time in `ts_us` or `ts_ms`, in microseconds; None if there is none."""
+    """Return the time in `ts_us` or `ts_ms`, in microseconds since 1970; None if there is none.
+    Raises NoRowError for what is no time."""
     for name, factor in (("ts_us", 1), ("ts_ms", 1000)):
         if (time := source.get(name)) is None:
             continue
@@ -307,7 +318,8 @@ def _read_time(source: Mapping[str, Any]) -> int | None:
 
 
 def _make_position(source: Mapping[str, Any], op: str, seq: int, change: tuple[Any, ...]) -> str:
-    """Return the `__position` of a change; see `log_position`. Raises NoRowError."""
+    """Return the `__position` of a change, by which changes are ordered; see `log_position`.
+    `change`: what is the same when the event is repeated. Raises NoRowError."""
     try:
         log = log_position.log_place(source, op)
     except ValueError as error:

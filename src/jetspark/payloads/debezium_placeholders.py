@@ -17,10 +17,12 @@ _PARSE_VALUES = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class Placeholders:
-    """Recognizes the placeholder in all forms that it has in columns of other types than text."""
+    """Recognizes what Debezium writes for a value that the database did not send, in each form that
+    this placeholder has in a column of text, bytes or lists."""
 
     def __init__(self, text: str = UNAVAILABLE_VALUE) -> None:
-        """`text`: as Debezium's option has it, also as `hex:…`. Raises ValueError."""
+        """Prepare all forms of the placeholder. `text`: as Debezium's option has it, also as
+        `hex:…`. Raises ValueError."""
         as_bytes = text.encode()
         if text.startswith("hex:"):
             as_bytes = bytes.fromhex(text[4:])
@@ -35,16 +37,19 @@ class Placeholders:
         )  # fmt: skip
         self._bytes = as_bytes
         values = list(as_bytes)
+        # In Java a byte is from -128 to 127.
         self._byte_lists = (values, [number - 256 * (number > 127) for number in values])
         pair = msgspec.json.encode({text: text}).decode()
         self._texts |= {pair, pair.replace('":"', '": "')}  # hstore, as JSON
+        # Behind a backslash may be any character of the placeholder.
         self._marks = (b"\\", *(msgspec.json.encode(form)[1:-1] for form in self._texts))
         lists = [rb"\s*,\s*".join(b"%d" % n for n in values) for values in self._byte_lists]
         self._find_list = re.compile(rb"\[\s*(?:" + b"|".join(lists) + rb")\s*\]").search
 
     def find_marks(self, rows: bytes) -> list[bytes]:
-        """Return bytes, one of which is in each row (in JSON) that has a placeholder; none: no row
-        has one. This is a quick test, which more rows pass."""
+        """Return byte strings, at least one of which is in every row that has a placeholder; none:
+        no row has one. `rows`: the JSON of many rows. This is a quick test, which rows without one
+        may pass."""
         marks = [mark for mark in self._marks if mark in rows]
         return marks if self._find_list(rows) is None else [*marks, b"["]
 

@@ -17,7 +17,8 @@ MAX_DEPTH: Final = 60
 
 
 def schema_in(payload: bytes) -> str | None:
-    """Return the schema that an event carries, if it can decode rows; None if not."""
+    """Return the schema, in JSON, that a sampled event carries; None if it carries none by which
+    rows can be decoded."""
     try:
         event = parse_event(payload, 0)
         if event is None or not event.schema:
@@ -31,8 +32,8 @@ def schema_in(payload: bytes) -> str | None:
 
 
 def column_schemas(schema: bytes) -> dict[str, Schema]:
-    """Return the schemas of a row's columns, by name, from that of an event: an envelope, or a
-    row. Raises ValueError for another schema."""
+    """Return Kafka Connect's schemas of a row's columns, by name, from the schema of an event: an
+    envelope, or a row. Raises ValueError for another schema."""
     try:
         schema_of_event = msgspec.json.decode(schema)
         fields = {field["field"]: field for field in schema_of_event["fields"]}
@@ -52,7 +53,8 @@ def column_schemas(schema: bytes) -> dict[str, Schema]:
 
 
 def row_columns(schema: bytes) -> pa.Schema:
-    """Return the columns of rows by the schema of an event. Raises ValueError."""
+    """Return the columns of a table's rows, from the schema of an event in JSON. Raises
+    ValueError."""
     try:
         columns = [(name, arrow_type(part)) for name, part in column_schemas(schema).items()]
     except (KeyError, TypeError, AttributeError, RecursionError):
@@ -71,7 +73,7 @@ def _depth(kind: pa.DataType) -> int:
 
 
 class EventSchema(NamedTuple):
-    """What a user says of events."""
+    """What the schema that a user has given says of Debezium's events."""
 
     columns: pa.Schema
     """The columns of rows."""

@@ -29,12 +29,12 @@ MAX_REASON_CHARS: Final = 500
 
 
 class Undecodable(Exception):
-    """At least one of some payloads cannot be decoded; says why, in a sentence."""
+    """Raised when at least one of some payloads cannot be decoded; says why, in a sentence."""
 
 
 class BatchError(Exception):
-    """Carries an `error` that ends the whole batch, since no payload has caused it: a registry is
-    out of reach."""
+    """Carries an `error` that no payload has caused, and that therefore ends the whole batch: a
+    registry is out of reach."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -43,8 +43,8 @@ class BatchError(Exception):
 
 @contextmanager
 def raise_batch_errors() -> Iterator[None]:
-    """Turn errors within into BatchError, except SchemaNotFoundError, which a payload can cause by
-    the schema that it names."""
+    """Turn exceptions in the `with` block into BatchError, which ends the batch, except
+    SchemaNotFoundError: a payload can cause that, by the schema that it names."""
     try:
         yield
     except SchemaNotFoundError:
@@ -79,7 +79,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def shorten_reason(text: str) -> str:
-    """Return a text that a column can have: without lone surrogates, cut to `MAX_REASON_CHARS`."""
+    """Return a text in a form that a column can have: without lone surrogates, which UTF-8 lacks,
+    and cut to `MAX_REASON_CHARS`."""
     cut = text if len(text) <= MAX_REASON_CHARS else f"{text[:MAX_REASON_CHARS]}…"
     return cut.encode("utf-8", "replace").decode()
 
@@ -115,7 +116,7 @@ class Unframed:
 
 
 class Envelope(Protocol):
-    """Undoes the compression and framing of payloads (`Framing`)."""
+    """Undoes the compression of payloads and the frames around them (`Framing`)."""
 
     def unframe(self, batch: pa.RecordBatch) -> Unframed:
         """Return the payloads of a batch."""
@@ -125,8 +126,8 @@ class Envelope(Protocol):
 
 
 def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -> pa.Schema:
-    """Return the schema of a decoded batch: its columns, the fields, and `REASON`. `payload`: the
-    column of payloads, which becomes BINARY."""
+    """Return the schema of a decoded batch: its own columns, the decoded fields, and `REASON`.
+    `payload`: the column of payloads, which becomes BINARY."""
     at = columns.get_field_index(payload)
     schema = columns.set(at, pa.field(payload, pa.binary()))
     return pa.schema([*schema, *fields, pa.field(REASON, pa.string())])
@@ -135,7 +136,8 @@ def with_fields(columns: pa.Schema, fields: pa.Schema, payload: str = PAYLOAD) -
 def add_framing_hints(
     reasons: pa.StringArray, payloads: pa.BinaryArray, framing: Envelope
 ) -> pa.StringArray:
-    """Return the reasons, each with a sentence about a frame that its payload seems to have."""
+    """Return the reasons why payloads do not decode, each with a sentence about a frame that its
+    payload seems to have."""
     if reasons.null_count == len(reasons):
         return reasons
     texts = reasons.to_pylist()
@@ -177,8 +179,10 @@ class PayloadDecoder:
     def __init__(
         self, fields: pa.Schema, framing: Envelope, decoder_of: Callable[[SchemaKey], SchemaDecoder]
     ) -> None:
-        """`fields`: all of them may be null; `decoder_of`: raises Undecodable for a schema that
-        cannot become these fields, and SchemaNotFoundError."""
+        """`fields`: the columns, each of which may be null; `framing`: undoes what is around
+        payloads; `decoder_of`: returns the decoder for the schema that a payload was written with.
+        It raises Undecodable for a schema that cannot become these fields, and
+        SchemaNotFoundError."""
         self.fields = fields
         self._framing = framing
         self._decoder_of = decoder_of
@@ -197,7 +201,9 @@ class PayloadDecoder:
         )
 
     def decode(self, unframed: Unframed) -> tuple[list[pa.Array], pa.StringArray]:
-        """Return the fields, and the reasons of payloads that do not fit."""
+        """Return the columns of payloads, and for each payload why it does not fit, or null.
+        Payloads that name the same schema are decoded together, and all are put back into their
+        order."""
         if len(unframed.keys) == 1 and unframed.reasons is None:
             return self._decode_with_schema(unframed.keys[0], unframed.payloads)
         pieces: list[_Piece] = []
@@ -216,6 +222,7 @@ class PayloadDecoder:
             pieces.append(_Piece(rows, self._null_columns(len(rows)), unframed.reasons.take(rows)))
         if not pieces:
             return self._null_columns(0), pa.nulls(0, pa.string())
+        # Back into the order of the batch.
         order = pc.sort_indices(pa.concat_arrays([piece.rows for piece in pieces]))
         columns = [
             pa.concat_arrays([piece.columns[at] for piece in pieces]).take(order)
@@ -229,7 +236,8 @@ class PayloadDecoder:
     def _decode_with_schema(
         self, key: SchemaKey, payloads: pa.BinaryArray
     ) -> tuple[list[pa.Array], pa.StringArray]:
-        """Decode the payloads that name one schema."""
+        """Decode payloads that name the same schema: return the columns, and for each payload why
+        it does not fit, or null. The decoder, or why there is none, is remembered."""
         decoder = self._decoders.get(key)
         if decoder is None:
             try:

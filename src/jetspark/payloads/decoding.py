@@ -48,7 +48,8 @@ _AVRO_RECORD = re.compile(r"\s*\{.*\"type\"\s*:\s*\"record\"", re.DOTALL)
 
 @dataclass(frozen=True)
 class Decoding:
-    """A format with its schemas. It is sent to executors."""
+    """How the payloads of a stream are decoded: by which schema, out of which frames, into which
+    columns. It is sent to Spark's executors."""
 
     schema: PayloadSchema
     """The reader's: what the columns are."""
@@ -85,8 +86,8 @@ class Decoding:
         rename: Mapping[str, str] | None = None,
         **schema_options: Any,
     ) -> Decoding:
-        """Create a decoding from options. `schema_options`: further ones of `find_schema`, whose
-        errors it raises."""
+        """Create a decoding from a user's options. `schema_options`: further ones of `find_schema`,
+        whose errors it raises; ConfigError also for options that do not go together."""
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         schema = find_schema(
@@ -106,6 +107,7 @@ class Decoding:
             raise ConfigError(f"unavailableValue is for Debezium, not for {decode}.")
         envelope = Framing(framing, compression, with_message=decode == "protobuf").checked()
         check_ids(envelope, lookup)
+        # Payloads of former versions can still come, with fields that a newer one has dropped.
         if watched and lookup is not None and envelope.name != "none" and decode == "avro":
             schema = replace(schema, former=find_former_versions(lookup, watched, schema))
         if unavailable_value is None:
@@ -125,8 +127,8 @@ class Decoding:
         return decoding
 
     def decoder(self) -> TolerantDecoder:
-        """Create the decoder of batches. Raises ConfigError for a schema that cannot be used, and
-        without the format's library."""
+        """Create the decoder of batches. Raises ConfigError for a schema that cannot be used, for
+        names that do not fit it, and if a library for the format is not installed."""
         without_compression = replace(self, framing=self.framing.without_compression)
         decoder: Decoder
         decoder = format_decoder = _MAKE_DECODER[self.schema.format](without_compression)
@@ -166,18 +168,20 @@ class Decoding:
         return columns + (["seq"] if self.schema.format == "debezium" else [])
 
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
-        """Return the schema of a payload's writer.
+        """Return the schema that a payload was written with.
 
-        Raises SchemaNotFoundError; and SchemaEvolved (within BatchError) if there is a newer
-        version of the reader's schema, and the query is to end then.
+        `key`: what the payload names. Raises SchemaNotFoundError; and SchemaEvolved (within
+        BatchError) if there is a newer version of the reader's schema, and the query is to end
+        then.
         """
-        if self.lookup is None or key == SchemaKey(message=key.message):
+        if self.lookup is None or key == SchemaKey(message=key.message):  # it names none
             return self.schema
         with raise_batch_errors():
             return self._look_up_schema(self.lookup, key)
 
     def _look_up_schema(self, lookup: SchemaLookup, key: SchemaKey) -> PayloadSchema:
-        """Ask the registry for the schema that a payload names; see `schema_of`."""
+        """Ask a registry for the schema that a payload names. Raises SchemaEvolved if a newer
+        version than the reader's is to end the query, and there is one."""
         format_ = registry_format(self.schema.format)
         if key.number is None:
             written = lookup.by_name(key.name, key.version, format_)
@@ -193,8 +197,8 @@ class Decoding:
         return written
 
     def check_fields(self, names: list[str]) -> list[str]:
-        """Return the selected ones of a schema's fields, or all. Raises ConfigError for a selected
-        one that the schema does not have."""
+        """Return the fields that the user has selected, or all. `names`: the fields of the schema.
+        Raises ConfigError for a selected one that is not among them."""
         for name in self.fields:
             if name not in names:
                 raise ConfigError(
@@ -208,7 +212,8 @@ class Decoding:
 
 
 def check_ids(framing: Framing, lookup: SchemaLookup | None) -> None:
-    """Raise ConfigError if frames have ids, and the registry has none."""
+    """Raise ConfigError if the framing names schemas by numbers, and the registry has names
+    only."""
     if framing.has_id and not getattr(lookup, "has_ids", True):
         raise ConfigError(
             f"framing {framing.name}: its frames name schemas by ids, and a registry over NATS has "
@@ -225,15 +230,18 @@ class _RenamingDecoder:
     """The fields, in the order of the decoder's, with their names."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
+        """Return the schema of `decode_batch` for a batch with these columns."""
         return with_fields(columns, self.fields)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what the other decoder does, with other names for the fields."""
         decoded = self.decoder.decode_batch(batch)
         return pa.RecordBatch.from_arrays(decoded.columns, schema=self.decoded_schema(batch.schema))
 
 
 def _make_avro_decoder(decoding: Decoding) -> PayloadDecoder:
-    """Create the decoder of Avro; for `Decoding.decoder`, as the next ones."""
+    """Create the decoder of payloads in Avro: each is read by the schema that it was written
+    with."""
     reader = decoding.schema
     fields = decoding.select_fields(avro_schema.fields_of(reader))
 
@@ -244,15 +252,17 @@ def _make_avro_decoder(decoding: Decoding) -> PayloadDecoder:
 
 
 def _make_protobuf_decoder(decoding: Decoding) -> PayloadDecoder:
-    """Create the decoder of Protobuf, which refuses payloads of other messages."""
+    """Create the decoder of payloads in Protobuf, all of which are one message; it refuses payloads
+    that name another one."""
     schema = protobuf_schema.message_of(decoding.schema)
     if decoding.lookup is not None:  # whose schemas are .proto files
         protobuf_schema.check_compiler()
     messages = ProtobufDecoder(schema, decoding.fields or None)
-    if len(messages.fields) < len(decoding.fields):
+    if len(messages.fields) < len(decoding.fields):  # the schema lacks a selected one
         decoding.check_fields(protobuf_schema.field_names(schema))
 
     def decoder_of(key: SchemaKey) -> SchemaDecoder:
+        """Return the one decoder, if a payload names its message or none. Raises Undecodable."""
         name = key.message
         if isinstance(name, tuple):
             schema_of_writer = decoding.schema_of(key)
@@ -273,7 +283,8 @@ def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
 
 
 def _make_cloudevents_decoder(decoding: Decoding) -> CloudEventDecoder:
-    """Create the decoder of CloudEvents, with that of their data if it has a schema."""
+    """Create the decoder of CloudEvents, and if there is a schema of their data, the decoder of
+    that in it. Raises ConfigError."""
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
     text, unframe = decoding.schema.text, decoding.framing.unframe
@@ -293,7 +304,7 @@ def _make_cloudevents_decoder(decoding: Decoding) -> CloudEventDecoder:
 
 
 def _make_json_decoder(decoding: Decoding) -> JsonDecoder:
-    """Create the decoder of JSON."""
+    """Create the decoder of payloads in JSON. Raises ConfigError if there is no schema."""
     if not decoding.schema.text:
         raise UnusableSchema(
             "Payloads in JSON become columns by a schema: give it, in Spark's DDL or as JSON "
@@ -315,7 +326,8 @@ def _make_debezium_decoder(decoding: Decoding) -> DebeziumDecoder:
     except ValueError as error:
         raise ConfigError(f"unavailableValue: {error}.") from None
     if not events.is_avro:
-        return DebeziumDecoder(fields, events.schema, decoding.framing, None, placeholders)
+        framing = decoding.framing
+        return DebeziumDecoder(fields, events.schema, framing, placeholders=placeholders)
     envelope = replace(decoding, schema=replace(decoding.schema, format="avro"), fields=())
     avro = _make_avro_decoder(envelope)
     return DebeziumDecoder(fields, events.schema, avro=avro, placeholders=placeholders)

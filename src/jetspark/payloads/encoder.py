@@ -35,7 +35,8 @@ class Encoder(Protocol):
 
 
 def check_names(names: Iterable[str], fields: Sequence[str], path: str = "") -> None:
-    """Raise ConfigError for a name that is no field. `path`: of the struct that has the names."""
+    """Raise ConfigError for a name that is not among the fields of a schema. `path`: of the struct
+    that has the names, with a point at its end; "": they are columns."""
     for name in names:
         if name not in fields:
             raise ConfigError(
@@ -87,18 +88,19 @@ def _type_family(kind: pa.DataType) -> object:
 
 
 def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """Cast values that are not nested. Raises ConfigError with the first that does not fit."""
+    """Cast values that are not nested, without changing any. Raises ConfigError, which names the
+    first value that does not fit. `name`: the field's."""
     try:
         return cast_exactly(values, kind)
     except pa.ArrowInvalid:
-        for at in range(len(values) if len(values) > 1 else 0):
+        for at in range(len(values) if len(values) > 1 else 0):  # the first bad one raises
             cast(values.slice(at, 1), kind, name)
         raise misfit_error(name, values[0].as_py(), spark_type_name(kind)) from None
 
 
 def misfit_error(name: str, value: Any, expected: str) -> ConfigError:
-    """Return the error for a value of a field; `expected`: a type, or in some words what the value
-    has to be."""
+    """Return the error for a value that does not fit its field. `name`: the field's; `expected`: a
+    type, or in some words what the value has to be."""
     article = "" if " " in expected else "an " if expected[0] in "aeiou" else "a "
     subject = f"Field {name}" if name else "The value"
     return ConfigError(f"{subject}: {safe_repr(value)} is not {article}{expected}.")
@@ -117,14 +119,15 @@ def offsets_and_items(values: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def check_no_nulls(values: pa.Array, name: str, expected: str) -> None:
-    """Raise ConfigError for a null. `expected`: what the schema has instead."""
+    """Raise ConfigError if a column has a null. `name`: the field's; `expected`: what the schema
+    has instead of nulls."""
     if values.null_count:
         raise ConfigError(f"Field {name} is null, and the schema has {expected}.")
 
 
 def symbol_indexes(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
-    """Return the index of each value in the symbols of an enum. Raises ConfigError for a value that
-    is no symbol."""
+    """Return for each value its index in the symbols of an enum, null for null. Raises ConfigError
+    for a value that is no symbol. `name`: the field's."""
     indexes = pc.index_in(values, pa.array(symbols, pa.string()))
     if indexes.null_count > values.null_count:
         unknown = values.filter(pc.and_(values.is_valid(), indexes.is_null()))[0]
@@ -133,7 +136,8 @@ def symbol_indexes(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Ar
 
 
 def scatter(mask: pa.Array, values: pa.Array) -> pa.Array:
-    """Return the values in the rows where `mask` is true, and null in the others."""
+    """Return values spread over more rows: one after the other in the rows where `mask` is true,
+    and null in the others."""
     positions = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
     return values.take(pc.if_else(mask, positions, None))
 
@@ -152,13 +156,13 @@ def column_tree(
     number: int = 0,
     children: Sequence[ColumnTree] = (),
 ) -> ColumnTree:
-    """Return a column as the kernel takes it; see `ColumnTree`. `kind`, `flag` and `number` have
-    the meaning that the format gives them."""
+    """Return a column, with the columns in it, in the form that the C kernel encodes; see
+    `ColumnTree`. `kind`, `flag` and `number` have the meaning that the format gives them."""
     return kind, flag, number, begin, valid, first, second, tuple(children)
 
 
 def leaf_tree(kind: int, values: pa.Array, *, flag: bool = False, number: int = 0) -> ColumnTree:
-    """Return a column without columns below it as the kernel takes it."""
+    """Return a column that is not nested in the form that the C kernel encodes."""
     valid, first, *more = values.buffers()
     second = more[0] if more else None
     return column_tree(kind, first, second, values.offset, valid=valid, flag=flag, number=number)
@@ -167,7 +171,8 @@ def leaf_tree(kind: int, values: pa.Array, *, flag: bool = False, number: int = 
 def write_records(
     kernel: Callable[[int, ColumnTree], tuple[Memory, Memory]], rows: int, root: ColumnTree
 ) -> list[bytes]:
-    """Return the payload of each row, as a function of the kernel writes it."""
+    """Return the payload of each row. `kernel`: a function of the C kernel, which encodes them;
+    `rows`: how many there are; `root`: their columns."""
     data, ends = kernel(rows, root)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
     payloads: list[bytes] = pa.Array.from_buffers(pa.large_binary(), rows, buffers).to_pylist()

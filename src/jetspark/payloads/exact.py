@@ -21,20 +21,21 @@ _MAX_SCALE: Final = 20_000
 
 
 def cast_exactly(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast values; raises ArrowInvalid where a decimal would become another number.
+    """Cast values to a type; raise ArrowInvalid where Arrow would make another number of a decimal.
 
     A text is not taken for a decimal: use `parse_decimals`.
     """
     if values.type == kind:
         return values
     converted = values.cast(kind)
+    # A decimal that wrapped is another one on the way back.
     if _has_decimals(kind) and not converted.cast(values.type).equals(values):
         raise pa.ArrowInvalid(f"a number does not fit {kind}")
     return converted
 
 
 def parse_decimals(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
-    """Parse decimals in the plain form, such as -12.50.
+    """Parse texts such as -12.50 as decimals.
 
     Raises ArrowInvalid if any has an exponent, or more digits than the type.
     """
@@ -50,10 +51,11 @@ def parse_decimals(texts: pa.Array, kind: pa.Decimal128Type) -> pa.Array:
 def decimals_from_bytes(
     values: pa.BinaryArray, scale: int, kind: pa.Decimal128Type
 ) -> pa.Array | None:
-    """Return decimals from their digits as big-endian two's complements.
+    """Return decimals of one scale from their unscaled numbers (1250 for 12.50), each a big-endian
+    two's complement.
 
     Returns None if one has no bytes or more than 15, or does not fit into `kind`: use
-    `decimal_texts`.
+    `decimal_texts`, which takes these, too.
     """
     shortest, longest = pc.min_max(pc.binary_length(values)).as_py().values()
     if not 0 <= scale <= _MAX_DIGITS or (shortest is not None and not 0 < shortest <= longest < 16):
@@ -62,6 +64,7 @@ def decimals_from_bytes(
     sign = pc.if_else(
         is_negative, *(pa.scalar(byte * 16, pa.binary()) for byte in (b"\xff", b"\0"))
     )
+    # Arrow has decimals as 16 bytes in little-endian order.
     digits = pc.binary_join_element_wise(pc.binary_reverse(values), sign, b"")
     padded = pc.binary_slice(digits, 0, 16).cast(pa.binary(16))
     try:
@@ -71,8 +74,8 @@ def decimals_from_bytes(
 
 
 def decimal_texts(digits: pa.BinaryArray, scales: pa.Array) -> pa.StringArray:
-    """Return the plain texts of decimals that each have a scale; null for one without bytes, or
-    with a scale that no database has. `digits`: as for `decimals_from_bytes`."""
+    """Return decimals, each with a scale of its own, as texts such as -12.50; null for one without
+    bytes, or with a scale that no database has. `digits`: as for `decimals_from_bytes`."""
     texts: list[str | None] = []
     for data, scale in zip(digits.to_pylist(), scales.to_pylist(), strict=True):
         text = None

@@ -25,7 +25,7 @@ PREFIX: Final = "payload_"
 
 @dataclass(frozen=True)
 class FieldNames:
-    """Names of columns by those of fields, and the reverse."""
+    """Says which column a field of payloads becomes, and which field a column has."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Columns that people have chosen, by their fields."""
@@ -33,13 +33,13 @@ class FieldNames:
     """Columns that a row has beside those of its payload."""
 
     def column(self, name: str) -> str:
-        """Return the column of a field."""
+        """Return the name of the column that a field becomes."""
         if name in self.renamed:
             return self.renamed[name]
         return f"{PREFIX}{name}" if self._is_prefixed(name) else name
 
     def field(self, column: str) -> str:
-        """Return the field of a column."""
+        """Return the name of the field that becomes a column."""
         for name, renamed in self.renamed.items():
             if renamed == column:
                 return name
@@ -47,16 +47,17 @@ class FieldNames:
         return name if name != column and self._is_prefixed(name) else column
 
     def _is_prefixed(self, name: str) -> bool:
-        """Return whether the column of a field has the prefix: its name is taken, or is a taken one
-        with the prefix, so that different fields have different columns."""
+        """Return whether the column of a field has the prefix. It does if its name is taken by a
+        column of the message, or is such a name with prefixes: else two fields could have one
+        column."""
         folded = name.casefold()
         while folded not in self.taken and folded.startswith(PREFIX):
             folded = folded.removeprefix(PREFIX)
         return folded in self.taken
 
     def check(self, where: str, fields: Iterable[str]) -> list[str]:
-        """Return the columns of these fields. Raises ConfigError, which begins with `where`, if
-        Spark could not tell them apart, from each other or from those of the message."""
+        """Return the columns of these fields. Raises ConfigError if Spark could not tell them
+        apart, from each other or from those of the message. `where`: the beginning of the error."""
         columns = [self.column(name) for name in fields]
         check_names(where, (*self.renamed.values(), *columns))
         if (column := ambiguous(self.taken, columns)) is not None:

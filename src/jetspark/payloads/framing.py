@@ -53,7 +53,7 @@ class BadFrame(Exception):
 
 @dataclass(frozen=True)
 class Decompressed:
-    """Some rows of a batch, whose payloads are without compression."""
+    """Some rows of a batch, and their payloads without compression."""
 
     rows: pa.RecordBatch
     """The rows as they came."""
@@ -63,7 +63,7 @@ class Decompressed:
     """Why a payload cannot be decompressed; null for one that was. None as for `payloads`."""
 
     def slice(self, start: int, count: int) -> Decompressed:
-        """Return `count` of the rows."""
+        """Return `count` of the rows from `start` on, with their payloads."""
         rows = self.rows.slice(start, count)
         if self.payloads is None or self.reasons is None:
             return Decompressed(rows)
@@ -73,7 +73,7 @@ class Decompressed:
 
 @dataclass(frozen=True)
 class Framing:
-    """The frame and the compression of payloads."""
+    """What is around payloads: their compression, and the frame or headers that name a schema."""
 
     name: str = "none"
     compression: str = "header"
@@ -84,7 +84,7 @@ class Framing:
     """Whether, without a named framing, payloads may have a frame that somebody forgot to name."""
 
     def checked(self) -> Framing:
-        """Return the framing itself. Raises ConfigError for an unknown name."""
+        """Return the framing itself. Raises ConfigError for an unknown framing or compression."""
         for name, value, choices in (
             ("framing", self.name, FRAMINGS),
             ("compression", self.compression, ("header", *COMPRESSIONS)),
@@ -106,10 +106,10 @@ class Framing:
     def envelope(
         self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
     ) -> tuple[bytes, Pairs]:
-        """Return the bytes in front of a payload, and its headers.
+        """Return the bytes to write in front of each payload, and the headers of its message.
 
-        `name`: the schema's in its registry; `path`: that of Protobuf's message. Raises ConfigError
-        for a framing that needs a name or an id which the schema does not have.
+        `name`: the schema's in its registry; `path`: that of Protobuf's message in the schema.
+        Raises ConfigError for a framing that needs a name or an id which the schema does not have.
         """
         headers = [("Content-Encoding", self.compression)] * (self.compression != "none")
         if self.name == "none":
@@ -128,22 +128,24 @@ class Framing:
             return b"", [*headers, ("Content-Type", content)]
         head = (schema.number or 0).to_bytes(_HEAD_BYTES[self.name], "big")
         if schema.format == "protobuf" and self.name == "confluent":
-            path = () if path == (0,) else path
+            path = () if path == (0,) else path  # Confluent's short form for the first message
             head += b"".join(varint(number << 1) for number in (len(path), *path))
         elif schema.format == "protobuf":
+            # Apicurio's `Ref`: the name as field 1.
             ref = b"\n" + varint(len(schema.name)) + schema.name.encode()
             head += varint(len(ref)) + ref
         return head, headers
 
     def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
-        """Return the name of each payload's compression; None: its headers name none."""
+        """Return the name of each payload's compression: of the option, or of the header
+        Content-Encoding; None if the message lacks that."""
         if self.compression == "header":
             return _header_values(batch, _ENCODING)
         return [self.compression] * batch.num_rows
 
     def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
-        """Yield the batch in parts, whose payloads have at most `MAX_PART_BYTES` together without
-        their compression, or are one payload."""
+        """Yield the rows of a batch, with their payloads decompressed, in parts that have at most
+        `MAX_PART_BYTES` of them, or are one row."""
         encodings = self._encodings(batch)
         if set(encodings) <= {None, "none", "identity"}:
             yield Decompressed(batch)
@@ -159,7 +161,7 @@ class Framing:
             except BadFrame as error:
                 reason = shorten_reason(str(error))
             size += len(payload)
-            if size > MAX_PART_BYTES and at > start:
+            if size > MAX_PART_BYTES and at > start:  # this payload begins the next part
                 yield _to_decompressed(batch.slice(start, at - start), payloads, reasons)
                 payloads, reasons, start, size = [], [], at, len(payload)
             payloads.append(payload)
@@ -186,8 +188,9 @@ class Framing:
         elif self.needs_headers:
             unframed = self._read_schema_headers(payloads, batch, reasons)
         else:
-            none = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
-            unframed = Unframed(payloads, [SchemaKey()], none)
+            # All rows have the only key, which names no schema.
+            key_of_row = pa.repeat(pa.scalar(0, pa.int8()), len(payloads))
+            unframed = Unframed(payloads, [SchemaKey()], key_of_row)
         if not reasons:
             return unframed
         texts_of = {at: shorten_reason(reason) for at, reason in reasons.items()}
@@ -195,7 +198,8 @@ class Framing:
         return replace(unframed, reasons=reason_texts)
 
     def hint(self, payload: bytes) -> str:
-        """Return a sentence about a frame that an undecodable payload seems to have, or ""."""
+        """Return a sentence about a frame that an undecodable payload seems to have; "" if it seems
+        to have none, or the framing is known."""
         return unnamed_frame_hint(payload) if self.may_be_framed and self.name == "none" else ""
 
     def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -245,7 +249,8 @@ class Framing:
         return payload
 
     def _strip_frames(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
-        """Return payloads without the frames in front of them. Adds to `reasons`, by row."""
+        """Return payloads without the frames in front of them, with the schemas that these name.
+        `reasons`: why a row has no payload, by row; rows without a valid frame are added."""
         size = _HEAD_BYTES[self.name] + self.with_message
         begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
         try:  # most batches have few frames, of the same size
@@ -271,8 +276,8 @@ class Framing:
         return Unframed(pa.array(bodies, pa.binary()), list(keys_of), pa.array(key_at, pa.int32()))
 
     def parse_frame(self, payload: bytes) -> tuple[SchemaKey, int]:
-        """Return the key in the frame of a payload, and the length of the frame. Raises
-        BadFrame."""
+        """Return the schema that the frame in front of a payload names, and the length of the
+        frame. Raises BadFrame."""
         size = _HEAD_BYTES[self.name]
         if len(payload) < size or payload[0]:
             raise BadFrame(
@@ -295,7 +300,8 @@ class Framing:
     def _read_schema_headers(
         self, payloads: pa.BinaryArray, batch: pa.RecordBatch, reasons: dict[int, str]
     ) -> Unframed:
-        """Return payloads with the keys that their headers name. Adds to `reasons`, by row."""
+        """Return payloads with the schemas that their messages' headers name. `reasons`: why a row
+        has no payload, by row; rows without valid headers are added."""
         key_numbers: dict[SchemaKey, int] = {}
         keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}
         names = _header_values(batch, _SCHEMA_HEADERS[self.name])
@@ -315,7 +321,8 @@ class Framing:
         return Unframed(payloads, list(key_numbers), pa.array(key_of_rows, pa.int32()))
 
     def _parse_schema_headers(self, name: str | None, version: str | None) -> SchemaKey:
-        """Return the key that a schema's headers name. Raises BadFrame."""
+        """Return the schema that the headers of a message name. `name`, `version`: their values,
+        None if the message lacks them. Raises BadFrame."""
         if name is not None and self.name == "azure":
             match = _AZURE_CONTENT_TYPE.fullmatch(name)
             name = None if match is None else match[1]
@@ -359,8 +366,9 @@ def varint(number: int) -> bytes:
 
 
 def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
-    """Return the varint at an index, and the index behind it. Raises IndexError for one without an
-    end, and BadFrame for one of more bits."""
+    """Return the varint (a number in 7 bits of each byte) that begins at an index of a payload, and
+    the index behind it. Raises IndexError for one without an end, and BadFrame for one of more than
+    `bits` bits."""
     number = shift = 0
     while True:
         number |= (payload[at] & 0x7F) << shift
@@ -372,8 +380,8 @@ def read_varint(payload: bytes, at: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _parse_message_path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Return the path to a message at an index, and the index behind it: how many numbers, then
-    these, all of them in zigzag."""
+    """Return the path to a message in a Protobuf schema, which Confluent's frame has at an index,
+    and the index behind it. The frame has the path's length, then its numbers, all in zigzag."""
     length, at = read_varint(payload, at)
     if length >> 1 > _MAX_PATH_LENGTH:
         raise BadFrame("The frame of the payload has the path of no message.")
@@ -385,15 +393,15 @@ def _parse_message_path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _parse_message_ref(payload: bytes, at: int) -> tuple[str, int]:
-    """Return the message's name in Apicurio's `Ref` at an index, and the index behind it: the
-    length, and a Protobuf message with the name in field 1."""
+    """Return the name of a Protobuf message, which Apicurio's frame has at an index, and the index
+    behind it. The frame has a length, then a `Ref`: a Protobuf message with the name in field 1."""
     length, at = read_varint(payload, at)
     end = at + length
     name = ""
     while at < end:
         tag, at = read_varint(payload, at)
         size, at = read_varint(payload, at)
-        if tag == 0x0A:
+        if tag == 0x0A:  # field 1, a text
             name = payload[at : at + size].decode()
         at += size
     if end > len(payload):
@@ -404,8 +412,8 @@ def _parse_message_ref(payload: bytes, at: int) -> tuple[str, int]:
 def _remove_last_encoding(
     pairs: list[dict[str, str]], encoding: str | None
 ) -> list[dict[str, str]] | None:
-    """Return headers without the last Content-Encoding, the outermost one, if it names this
-    compression. None: no header is left."""
+    """Return headers without the last Content-Encoding, if it names this compression: the last one
+    is the outermost, which was undone. None: no header is left."""
     for at in reversed(range(len(pairs))):
         if pairs[at]["key"].casefold() == _ENCODING:
             is_same = pairs[at]["value"].strip().casefold() == encoding
@@ -429,8 +437,8 @@ def _header_values(batch: pa.RecordBatch, name: str) -> list[str | None]:
 
 
 def decompress_payload(payload: bytes, compression: str) -> bytes:
-    """Return a payload without its compression. Raises BadFrame for one that is compressed
-    otherwise, or has more than `MAX_UNPACKED_BYTES`."""
+    """Return a payload without its compression. Raises BadFrame for one that is not compressed so,
+    or would have more than `MAX_UNPACKED_BYTES`."""
     match compression.strip().casefold():
         case "none" | "identity":
             return payload
@@ -452,7 +460,8 @@ _TOO_LARGE = f"The payload has more than {MAX_UNPACKED_BYTES >> 20} MiB without 
 
 
 def _decompress_stream(payload: bytes, name: str) -> bytes:
-    """Decompress gzip or zstd, up to a byte more than the limit. Raises BadFrame."""
+    """Decompress gzip or zstd, at most one byte more than `MAX_UNPACKED_BYTES`, by which the caller
+    sees that it is too much. Raises BadFrame."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
             content: bytes = stream.read(MAX_UNPACKED_BYTES + 1)
@@ -462,7 +471,8 @@ def _decompress_stream(payload: bytes, name: str) -> bytes:
 
 
 def _decompress_snappy(payload: bytes) -> bytes:
-    """Decompress a block of Snappy: its length as a varint, then the data."""
+    """Decompress a block of Snappy, which begins with the length of its content. Raises
+    BadFrame."""
     try:
         length, _ = read_varint(payload, 0)
         if length > MAX_UNPACKED_BYTES:

@@ -1,5 +1,6 @@
-"""Columns of raw JSON values: each value exactly, or why it does not fit.
+"""What a JSON value may be, for each type of column (`_Integer`, `_Real`, …), and the column of it.
 
+A column has each value exactly, or the reason why that does not fit its type.
 A column takes the raw values of many records at once, `None` where a record has none, and builds
 one Arrow array. Most columns decode all their values in one call; if one of them is odd, each value
 is looked at alone. docs/payloads.md says what each type takes.
@@ -41,7 +42,7 @@ _EndOf: TypeAlias = Callable[[int], int]
 
 
 class BadValue(NamedTuple):
-    """A value that does not fit its column."""
+    """A value that does not fit its column, with its place and the reason."""
 
     row: int
     path: str
@@ -56,7 +57,7 @@ def _next(row: int) -> int:
 
 
 class _Column(ABC):
-    """Builds the array of one type from raw JSON values."""
+    """Builds the Arrow array of a column from the raw JSON values of many records."""
 
     name: str
     """The type's name in Spark."""
@@ -66,16 +67,19 @@ class _Column(ABC):
 
     @abstractmethod
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
-        """Return the array, and the first bad value of each record. The array is null for bad
-        values, and for what follows one in its record."""
+        """Return the array of these values, and the first bad value of each record. The array is
+        null for bad values, and for what follows one in its record.
+
+        `end_of(i)`: the index behind the last value of the record that value `i` belongs to.
+        """
 
 
 _NULL: Final = b"null"
 
 
 def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> list[Any]:
-    """Decode all values in one call; they are whole JSON values. Raises msgspec's errors if one of
-    them does not fit."""
+    """Decode raw JSON values in one call, as the items of a list; None counts as null. Raises
+    msgspec's errors if one of them does not fit."""
     decoded = decoder.decode(
         b"[" + b",".join([_NULL if raw is None else raw for raw in values]) + b"]"
     )
@@ -87,7 +91,12 @@ def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> li
 def _decode_each(
     decode: Callable[[bytes], Any], values: _Values, name: str, end_of: _EndOf
 ) -> tuple[list[Any], list[BadValue]]:
-    """Decode values one by one; return them, and the first of each record that does not fit."""
+    """Decode raw JSON values one by one; return them, and the first of each record that does not
+    fit. After that the rest of its record is None.
+
+    `name`: the type's, for reasons; `end_of(i)`: the index behind the last value of the record that
+    value `i` belongs to.
+    """
     decoded: list[Any] = []
     bad_values: list[BadValue] = []
     for row, raw in enumerate(values):
@@ -105,7 +114,8 @@ def _decode_each(
 
 
 def misfit_text(value: bytes, name: str, hint: str = "") -> str:
-    """Return the problem of a value in JSON: `12.5 is not an INT`. `name`: the type's."""
+    """Return what is wrong with a value in JSON: `12.5 is not an INT`. `name`: the type's; `hint`:
+    goes behind that."""
     text = value.decode("utf-8", "replace")
     text = text if len(text) <= _MAX_SHOWN_CHARS else f"{text[:_MAX_SHOWN_CHARS]}…"
     article = "an" if name[0] in "AI" else "a"
@@ -113,15 +123,16 @@ def misfit_text(value: bytes, name: str, hint: str = "") -> str:
 
 
 class _Leaf(_Column):
-    """A type of values that are not nested: `decode_one` says what is taken, and `_decode_usual`
-    takes values of the usual form faster, all at once."""
+    """A column of values that are not nested. `_decode_usual` takes all values at once if they have
+    their usual form; else `decode_one` takes each, and says what the type takes."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
         super().__init__(kind)
         self.name = name
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
-        """See _Column."""
+        """Return the array, and the first bad value of each record; see `_Column.build`. If the
+        fast way does not take all values, each is decoded alone."""
         try:
             return self._decode_usual(values), []
         except (msgspec.MsgspecError, pa.ArrowException, ValueError, OverflowError):
@@ -134,37 +145,43 @@ class _Leaf(_Column):
 
     @abstractmethod
     def _decode_usual(self, values: _Values) -> pa.Array:
-        """Return the array. Raises any of the errors that `build` catches if a value does not fit
-        or has an unusual form."""
+        """Return the array of values of the usual form. Raises any of the errors that `build`
+        catches if a value does not fit or has another form."""
 
     @abstractmethod
     def decode_one(self, raw: bytes) -> Any:
-        """Decode a value, not null, for `_array`. Raises ValueError or msgspec's errors."""
+        """Decode a value, which is not null, for `_to_array`. Raises ValueError or msgspec's errors
+        if the type does not take it."""
 
 
 class _Plain(_Leaf):
-    """A type that msgspec decodes as it is."""
+    """A column of values that msgspec decodes as they are: `true`, or BINARY in Base64."""
 
     def __init__(self, kind: pa.DataType, name: str, python_type: Any) -> None:
+        """`name`: the type's in reasons; `python_type`: what msgspec decodes values to."""
         super().__init__(kind, name)
         self._list_decoder = msgspec.json.Decoder(list[python_type | None])
         self._value_decoder = msgspec.json.Decoder(python_type)
 
     def _decode_usual(self, values: _Values) -> pa.Array:
+        """See _Leaf."""
         return pa.array(_decode_all(self._list_decoder, values), self.kind)
 
     def decode_one(self, raw: bytes) -> Any:
+        """See _Leaf."""
         return self._value_decoder.decode(raw)
 
 
 class _Integer(_Plain):
-    """TINYINT to BIGINT."""
+    """TINYINT to BIGINT: a whole number in the range of the type."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
+        """`kind`: one of Arrow's integer types; `name`: the type's in reasons."""
         super().__init__(kind, name, int)
-        self._limit = 1 << (kind.bit_width - 1)
+        self._limit = 1 << (kind.bit_width - 1)  # the range ends below it
 
     def decode_one(self, raw: bytes) -> int:
+        """Decode a whole number. Raises ValueError if it is out of the type's range."""
         value: int = self._value_decoder.decode(raw)
         if not -self._limit <= value < self._limit:
             raise ValueError
@@ -178,11 +195,14 @@ class _Real(_Leaf):
     """FLOAT and DOUBLE: the nearest number, but of a whole number only the same one."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
+        """`kind`: FLOAT or DOUBLE; `name`: the type's in reasons."""
         super().__init__(kind, name)
         self._exact_limit = float(1 << (24 if kind == pa.float32() else 53))
         """Each whole number below it is one of this type."""
 
     def _decode_usual(self, values: _Values) -> pa.Array:
+        """Decode numbers at once. Raises ValueError if one is so large that a whole number might be
+        rounded."""
         numbers = _raw_texts(values).cast(self.kind)
         largest = pc.max(pc.abs(numbers)).as_py()
         if largest is not None and not largest < self._exact_limit:
@@ -193,6 +213,8 @@ class _Real(_Leaf):
         return pa.array(values, pa.float64()).cast(self.kind)
 
     def decode_one(self, raw: bytes) -> float:
+        """Decode a number, or a text such as "NaN". Raises ValueError if it is too large, or is a
+        whole number that the type does not have."""
         if raw.startswith(b'"'):
             text = msgspec.json.decode(raw, type=str)
             if text not in _REALS:
@@ -210,7 +232,8 @@ class _Real(_Leaf):
         return value
 
     def _is_exact(self, raw: bytes, value: float) -> bool:
-        """Return whether a whole number is this value, or how JavaScript writes it."""
+        """Return whether a whole number is the same in the column. JavaScript writes large DOUBLEs
+        with zeros in place of digits: such a number counts as the same."""
         stored = pa.scalar(value, pa.float64()).cast(self.kind).as_py()
         return int(raw) == int(stored) or (
             self.kind == pa.float64() and Decimal(repr(stored)) == int(raw)
@@ -224,6 +247,7 @@ class _Text(_Plain):
         super().__init__(pa.string(), "STRING", str)
 
     def decode_one(self, raw: bytes) -> str:
+        """See _Leaf."""
         return self._value_decoder.decode(raw) if raw.startswith(b'"') else raw.decode()
 
 
@@ -240,6 +264,7 @@ class _Decimal(_Leaf):
     """DECIMAL: a number, or a text that is one, without a digit too many."""
 
     def __init__(self, kind: pa.Decimal128Type) -> None:
+        """Prepare rounding that raises if it would change a number."""
         super().__init__(kind, f"DECIMAL({kind.precision},{kind.scale})")
         self._unit = Decimal(1).scaleb(-kind.scale)
         self._context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
@@ -248,6 +273,8 @@ class _Decimal(_Leaf):
         return parse_decimals(_raw_texts(values), self.kind)
 
     def decode_one(self, raw: bytes) -> Decimal:
+        """Decode a decimal, also as a text. Raises ValueError or Inexact for what is no number, and
+        for one with more digits than the type."""
         if raw.startswith(b'"'):
             raw = msgspec.json.decode(raw, type=str).encode()
         if len(raw) > MAX_DIGITS or _NUMBER.fullmatch(raw) is None:
@@ -280,11 +307,14 @@ class _Temporal(_Leaf):
     """The limits of the years 1 to 9999, in the unit of the type."""
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
+        """`kind`: a date or a timestamp; `name`: the type's in reasons."""
         super().__init__(kind, name)
         self._list_decoder = msgspec.json.Decoder(list[str | None])
         self._number_type = pa.int32() if pa.types.is_date(kind) else pa.int64()
 
     def _decode_usual(self, values: _Values) -> pa.Array:
+        """Decode texts of the usual form at once. Raises ValueError if one has another form, or is
+        outside of the years 1 to 9999."""
         texts = pa.array(_decode_all(self._list_decoder, values), pa.string())
         fits = pc.all(pc.match_substring_regex(texts, self._form), min_count=0)
         if not fits.as_py():
@@ -299,6 +329,8 @@ class _Temporal(_Leaf):
         return pa.array(values, self._number_type).cast(self.kind)
 
     def decode_one(self, raw: bytes) -> int:
+        """Return the days or microseconds since 1970 of a date or a time. Raises ValueError if it
+        is none, or is outside of the years 1 to 9999."""
         value = self._parse_number(raw)
         if not self._first <= value <= self._last:
             raise ValueError
@@ -325,24 +357,27 @@ class _Timestamp(_Temporal):
     _first, _last = FIRST_MICROS, LAST_MICROS
 
     def __init__(self, kind: pa.DataType, name: str) -> None:
+        """`kind`: TIMESTAMP if it has a zone, else TIMESTAMP_NTZ; `name`: the type's in reasons."""
         super().__init__(kind, name)
         self._has_zone = kind.tz is not None
         self._form = _TIME_FORM + (_OFFSET_FORM if self._has_zone else "$")
 
     def _parse_number(self, raw: bytes) -> int:
+        """Return the microseconds since 1970 of a time: a text, or with a zone also whole
+        seconds."""
         if self._has_zone and not raw.startswith(b'"'):
             return int(msgspec.json.decode(raw, type=int)) * _SECOND
         return _parse_time(msgspec.json.decode(raw, type=str), self._has_zone)
 
 
 def _parse_time(text: str, has_zone: bool) -> int:
-    """Return the microseconds since 1970 of a time in ISO 8601. `has_zone`: whether it may have an
-    offset. Raises ValueError."""
+    """Return the microseconds since 1970 of a time in ISO 8601. `has_zone`: it may have an offset,
+    and is in UTC without one; else it may have none. Raises ValueError."""
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError
     day, hour, minute, second, fraction, _, sign, hours, minutes = match.groups()
-    if not has_zone and (match[6] or sign):
+    if not has_zone and (match[6] or sign):  # "Z", or an offset
         raise ValueError
     clock_hour, clock_minute, clock_second = int(hour), int(minute), int(second or 0)
     offset = int(hours or 0) * 60 + int(minutes or 0)
@@ -368,7 +403,8 @@ def _parse_date(text: str) -> int:
 
 
 class _Nested(_Column):
-    """A type of values that are made of others."""
+    """A column of values that have others in them. They are decoded in two steps, the values in
+    them with the columns of these."""
 
     def __init__(self, kind: pa.DataType, python_type: Any) -> None:
         """`python_type`: msgspec's type of a value, with the values in it undecoded."""
@@ -377,7 +413,9 @@ class _Nested(_Column):
         self._value_decoder = msgspec.json.Decoder(python_type)
 
     def _decode(self, values: _Values, end_of: _EndOf) -> tuple[list[Any], list[BadValue]]:
-        """Return the objects, lists or maps, None for null and for a value that does not fit."""
+        """Decode objects or lists, with the values in them still raw. Return them, None for null
+        and for a value that is none, and the values that are none. `end_of`: see
+        `_Column.build`."""
         try:
             return _decode_all(self._list_decoder, values), []
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -389,11 +427,11 @@ _NO_MEMBER = re.compile(r"[\\\"\x00-\x1f]")
 
 
 class ObjectColumns:
-    """Builds a column for each field of objects."""
+    """Builds a column for each field of JSON objects."""
 
     def __init__(self, fields: Sequence[pa.Field], names: Sequence[str] | None = None) -> None:
-        """`names`: of the fields in the objects, if the columns have others. Raises ConfigError for
-        a type that JSON has no values of."""
+        """`fields`: the columns; `names`: of the fields in the objects, if the columns have others.
+        Raises ConfigError for a type that JSON has no values of."""
         self._fields = list(fields)
         self._names = [field.name for field in fields] if names is None else list(names)
         self._columns = [column_of(field.type) for field in fields]
@@ -405,6 +443,7 @@ class ObjectColumns:
             """msgspec's type of the objects, with undecoded values."""
             self._get, self._keys = dict.get, self._names
             return
+        # Struct types decode faster than dicts, but only names in Python can be their attributes.
         self.type = msgspec.defstruct(
             "Fields",
             [(key, msgspec.Raw, None) for key in keys],
@@ -415,8 +454,8 @@ class ObjectColumns:
     def build(
         self, objects: Sequence[Any], end_of: _EndOf = _next
     ) -> Iterator[tuple[pa.Array, list[BadValue]]]:
-        """Yield the array of each field, and its bad values. `objects`: of the type `type`; None
-        counts as an object without fields."""
+        """Yield the array of each field, and its bad values. `objects`: of the type `type`, None
+        counts as an object without fields; `end_of`: see `_Column.build`."""
         empty, get = self.type(), self._get
         filled = [empty if item is None else item for item in objects]
         size = 0
@@ -437,6 +476,8 @@ class _Struct(_Nested):
         super().__init__(kind, self._fields.type)
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
+        """Return the array of a STRUCT, and the first bad value of each record in each of its
+        columns; see `_Column.build`."""
         objects, bad_values = self._decode(values, end_of)
         built = list(self._fields.build(objects, end_of))
         array = pa.StructArray.from_arrays(
@@ -455,6 +496,8 @@ class _List(_Nested):
         self._items = column_of(kind.value_type)
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
+        """Return the array of an ARRAY, whose items are built as one column, and the bad values,
+        with the lists that they are in; see `_Column.build`."""
         lists, bad_values = self._decode(values, end_of)
         offsets = _offsets(lists, self.kind.value_type)
         flat = list(chain.from_iterable(items or () for items in lists))
@@ -475,6 +518,8 @@ class _Map(_Nested):
         self._items = column_of(kind.item_type)
 
     def build(self, values: _Values, end_of: _EndOf = _next) -> tuple[pa.Array, list[BadValue]]:
+        """Return the array of a MAP, whose values are built as one column, and the bad values, with
+        the objects that they are in; see `_Column.build`."""
         maps, bad_values = self._decode(values, end_of)
         offsets = _offsets(maps, self.kind.item_type)
         keys = [key for entries in maps if entries for key in entries]
@@ -491,29 +536,31 @@ class _Map(_Nested):
 
 
 def _null_mask(values: Sequence[Any]) -> pa.BooleanArray:
-    """Return true for None, as Arrow's arrays take it."""
+    """Return a mask for Arrow's arrays: true where a value is None."""
     return pa.array([value is None for value in values], pa.bool_())
 
 
 def _offsets(values: Iterable[Any], item_type: pa.DataType) -> list[int]:
-    """Return where the items of each list or map begin, and the last ones end. Raises Undecodable
-    if the items become too large."""
+    """Return the index at which the items of each list or map begin when all items are in one list,
+    and the end of the last ones. Raises Undecodable if the items become too large."""
     offsets = list(accumulate((len(items) if items else 0 for items in values), initial=0))
     check_decoded_size(offsets[-1] * min_value_bytes(item_type))
     return offsets
 
 
 def _end_of_items(offsets: list[int], end_of: _EndOf) -> _EndOf:
-    """Return `end_of` for the items of lists or maps, from that of the lists or maps."""
+    """Return a function for items of lists or maps, by their index among all items: the index
+    behind the last item of the same record. `end_of`: that of the lists or maps themselves."""
     return lambda item: offsets[end_of(bisect_right(offsets, item) - 1)]
 
 
 def rows_of_items(
     bad_items: list[BadValue], offsets: list[int], path: Callable[[int, int], str]
 ) -> list[BadValue]:
-    """Return bad items of lists or maps as bad values of the rows that have them.
+    """Return bad items of lists or maps as bad values of the rows that these lists or maps are in.
 
-    `path`: of an item in its row, from the row's first item and the item's place behind that.
+    `offsets`: where the items of each row begin; `path`: returns the path of an item in its row,
+    from the row's first item and the item's place behind that.
     """
     bad_values = []
     for bad in bad_items:
@@ -548,7 +595,8 @@ _LEAVES: Final[dict[pa.DataType, Callable[[], _Leaf]]] = {
 
 
 def column_of(kind: pa.DataType) -> _Column:
-    """Return the builder of a type. Raises ConfigError for a type that JSON has no values of."""
+    """Return what builds columns of this type. Raises ConfigError for a type that JSON has no
+    values of."""
     if (leaf := _LEAVES.get(kind)) is not None:
         return leaf()
     if pa.types.is_decimal128(kind):
@@ -572,7 +620,7 @@ def is_json_type(kind: pa.DataType) -> bool:
 
 
 def build_column(kind: pa.DataType, values: Sequence[bytes | None]) -> pa.Array:
-    """Return a column of single JSON values, null for each that does not fit."""
+    """Return a column of raw JSON values, each its own record; null for each that does not fit."""
     array, _ = column_of(kind).build(list(values))
     return array
 

@@ -21,7 +21,7 @@ _MAX_DEPTH: Final = 30
 
 
 class JsonDecoder:
-    """Decodes payloads into columns, and says why one does not fit."""
+    """Decodes payloads that are JSON objects into columns, and says why one does not fit."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class JsonDecoder:
         framing: Framing | None = None,
         payload: str = PAYLOAD,
     ) -> None:
-        """`names`: those of columns whose fields have another one in payloads; `framing`: what is
-        around payloads; `payload`: the column that has them. Raises ConfigError for a type that
-        JSON has no values of."""
+        """`fields`: the columns; `names`: of fields in payloads, by columns that have another name;
+        `framing`: what is around payloads; `payload`: the column that has them. Raises ConfigError
+        for a type that JSON has no values of."""
         self.fields = fields
         self._payload = payload
         self._framing = framing
@@ -47,10 +47,10 @@ class JsonDecoder:
         return with_fields(columns, self.fields, self._payload)
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the fields after its columns, and `REASON`.
+        """Return the batch with the decoded fields, and `REASON`, after its columns.
 
-        In a column `UNFRAMED_PAYLOAD` payloads come out of their frames. A null payload has neither
-        fields nor a reason.
+        A column `UNFRAMED_PAYLOAD`, if the batch has one, gets the payloads without their frames. A
+        null payload has neither fields nor a reason.
         """
         at = batch.schema.get_field_index(self._payload)
         payloads, frame_reasons = batch.column(at), None
@@ -72,12 +72,13 @@ class JsonDecoder:
         )
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """Return the columns and the reasons, as `PlainJsonDecoder.decode`; all are null for a null
-        payload."""
+        """Return the columns of payloads, and for each payload why it does not fit, or null. A null
+        payload has null in all of them."""
         if self.plan is None:
             return self.decode_plainly(payloads)
         assert json_columns is not None  # noqa: S101
         rows = len(payloads)
+        # `left`: for each payload a bit, 1 if the kernel leaves it to `decode_plainly`.
         left, columns = self._columns.build(json_columns, payloads)
         if not any(left):
             return columns, pa.nulls(rows, pa.string())

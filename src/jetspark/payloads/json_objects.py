@@ -21,7 +21,8 @@ _TEXT_OR_BRACKET = re.compile(rb'"(?:[^"\\]|\\.?)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def parse_object(payload: bytes, decode: Callable[[bytes], Any]) -> Any:
-    """Decode a payload that is one JSON object, within the bounds. Raises Undecodable.
+    """Decode a payload that is one JSON object, neither too large nor nested too deeply. Raises
+    Undecodable.
 
     `decode`: of a msgspec decoder for an object. The words NaN, Infinity and -Infinity, which
     Python writes, become texts.
@@ -55,8 +56,8 @@ def check_utf8(payload: bytes) -> None:
 
 
 def _check_bounds(payload: bytes) -> None:
-    """Raise Undecodable for a payload beyond the bounds."""
-    if payload.count(b"{") + payload.count(b"[") > MAX_DEPTH:
+    """Raise Undecodable for a payload that is nested too deeply, or has too many values."""
+    if payload.count(b"{") + payload.count(b"[") > MAX_DEPTH:  # else it cannot be too deep
         depth = 0
         for bracket in _TEXT_OR_BRACKET.findall(payload):
             depth += (bracket in b"{[") - (bracket in b"}]")
@@ -67,12 +68,13 @@ def _check_bounds(payload: bytes) -> None:
 
 
 def _quote_constant(match: re.Match[bytes]) -> bytes:
-    """Return a word such as NaN as a text, and a text as it is."""
+    """Return a word such as NaN as a JSON text, and a text as it is. `match`: of either of them."""
     return match[0] if match[0].startswith(b'"') else b'"%s"' % match[0]
 
 
 def _describe_malformed(payload: bytes, error: Exception) -> str:
-    """Return the reason of a payload that is no JSON. `error`: of msgspec."""
+    """Return the sentence that says why a payload is no JSON object. `error`: what msgspec has
+    raised."""
     if not payload.strip():
         return "The payload is empty."
     problem = str(error).removeprefix("JSON is malformed: ")

@@ -17,11 +17,11 @@ _PART_BYTES: Final = 1 << 20
 
 
 class PlainJsonDecoder:
-    """Decodes JSON objects into the columns of a schema, without the C kernel."""
+    """Decodes payloads that are JSON objects into columns, without the C kernel."""
 
     def __init__(self, fields: pa.Schema, names: Sequence[str] | None = None) -> None:
-        """`names`: those of the fields in payloads, if the columns have others. Raises ConfigError
-        for a type that JSON has no values of."""
+        """`fields`: the columns; `names`: of the fields in payloads, if the columns have others.
+        Raises ConfigError for a type that JSON has no values of."""
         self.schema = fields
         self._fields = ObjectColumns(list(fields), names)
         self._decode = msgspec.json.Decoder(self._fields.type).decode
@@ -49,7 +49,8 @@ class PlainJsonDecoder:
     def _decode_part(
         self, payloads: list[bytes | None], is_utf8: bool
     ) -> tuple[list[pa.Array], pa.StringArray]:
-        """`is_utf8`: whether all payloads are known to be UTF-8."""
+        """Decode some payloads; return the columns and reasons, as `decode`. `is_utf8`: whether all
+        payloads are known to be UTF-8."""
         objects: list[Any] = []
         reasons: list[str | None] = [None] * len(payloads)
         for row, payload in enumerate(payloads):

@@ -18,7 +18,8 @@ _PRIMITIVES: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": 
 
 
 def columns_of(text: str) -> pa.Schema:
-    """Return the columns of a schema. What may be of several types is text, in which it is JSON.
+    """Return the columns that a JSON Schema, or a schema of plain types in Spark's DDL, describes.
+    What may be of several types is a STRING, with its JSON.
 
     Raises ConfigError.
     """
@@ -38,20 +39,21 @@ def columns_of(text: str) -> pa.Schema:
 
 
 def json_columns_of(text: str) -> pa.Schema:
-    """Return `columns_of`, in Spark's DDL also of nested types. Raises ConfigError."""
+    """Return the columns of JSON payloads by their schema: as `columns_of`, and in Spark's DDL also
+    of nested types. Raises ConfigError."""
     return columns_of(text) if text.lstrip().startswith("{") else arrow_fields(text, "schema:")
 
 
 class _TypeReader:
-    """Reads the types of a JSON Schema and of the schemas in it."""
+    """Reads the column types of a JSON Schema, and bounds how many there are."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
         self._left = MAX_TYPES
 
     def read(self, schema: Any, inside: tuple[str, ...] = ()) -> pa.DataType:
-        """Return the type of a schema's values. `inside`: the references that have led here. Raises
-        ValueError."""
+        """Return the column type of the values that a JSON Schema describes. `inside`: the
+        references (`$ref`) that have led to it, none of which may come again. Raises ValueError."""
         self._left -= 1
         if self._left < 0:
             raise ValueError(f"it has more than {MAX_TYPES:,} fields")

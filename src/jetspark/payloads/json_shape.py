@@ -41,14 +41,14 @@ _NULL, _STRING = "NULL", "STRING"
 
 @dataclass(frozen=True)
 class _Array:
-    """A list."""
+    """The type of a list, by its items."""
 
     items: _Type
 
 
 @dataclass(frozen=True)
 class _Object:
-    """An object, with all fields that were seen."""
+    """The type of an object, by all fields that were seen in such objects."""
 
     fields: Mapping[str, _Type]
 
@@ -57,7 +57,7 @@ _Type = str | _Array | _Object
 
 
 class _BeyondDouble:
-    """A number beyond DOUBLE."""
+    """Stands for a number of a sample that is beyond the range of a DOUBLE."""
 
 
 def _parse_number(text: str) -> float | _BeyondDouble:
@@ -70,7 +70,8 @@ _decode_object = msgspec.json.Decoder(dict[str, Any], float_hook=_parse_number).
 
 
 def _type_of(value: Any, depth: int = 0) -> _Type:
-    """Return the type of a value. `depth`: how many lists and objects it is in."""
+    """Return the type that a column for this decoded JSON value would have. `depth`: how many lists
+    and objects it is in; what is nested too deeply is a STRING."""
     if depth == _MAX_DEPTH and isinstance(value, list | dict):
         return _STRING
     match value:
@@ -103,7 +104,7 @@ def _string_type(text: str) -> str:
 
 
 def _merge_types(left: _Type, right: _Type) -> _Type:
-    """Return the type that takes the values of both."""
+    """Return the type whose column takes the values of both types; STRING takes all."""
     if left == right or right == _NULL:
         return left
     if left == _NULL:
@@ -122,7 +123,8 @@ def _merge_types(left: _Type, right: _Type) -> _Type:
 
 @dataclass
 class Shape:
-    """The fields of all objects of a sample."""
+    """Infers the schema of JSON payloads from a sample: the fields of all objects in it, and their
+    types."""
 
     messages: int = 0
     non_objects: int = 0
@@ -130,7 +132,7 @@ class Shape:
     _fields: dict[str, _Type] = field(default_factory=dict)
 
     def add(self, payload: bytes) -> None:
-        """Add a payload of the sample."""
+        """Add a payload of the sample: its fields are merged with those seen before."""
         self.messages += 1
         try:
             values = parse_object(payload, _decode_object)
@@ -141,7 +143,7 @@ class Shape:
             self._fields[name] = _merge_types(self._fields.get(name, _NULL), _type_of(value))
 
     def schema(self) -> tuple[str, list[str]]:
-        """Return the schema in DDL, and remarks on it."""
+        """Return the schema of the sample in Spark's DDL, and remarks about what it leaves out."""
         remarks: list[str] = []
         if self.non_objects:
             remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
@@ -154,8 +156,8 @@ def _fields_ddl(
     remarks: list[str],
     between: str,
 ) -> str:
-    """Return fields in DDL, and add to `remarks`. `path`: of the object that has them; `between`:
-    what is between a name and a type."""
+    """Return the fields of an object in Spark's DDL; sentences about fields that cannot be columns
+    are added to `remarks`. `path`: of the object; `between`: what is between a name and a type."""
     names: set[str] = set()
     columns = []
     for name, kind in fields.items():
@@ -177,7 +179,8 @@ def _fields_ddl(
 
 
 def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
-    """Return a type in DDL, and add to `remarks`. `path`: of the field that has it."""
+    """Return a type in Spark's DDL; a sentence about one that the sample does not tell is added to
+    `remarks`. `path`: of the field that has it."""
     path_text = ".".join(path)
     match kind:
         case _Array():

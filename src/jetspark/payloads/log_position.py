@@ -34,16 +34,17 @@ _FILE_NUMBER = re.compile(r"[0-9]{1,18}$")
 
 
 def make_position(log: str, seq: int, change: bytes) -> str:
-    """Return the position of a change. `log`: of `log_place`; `change`: what changed, as bytes that
-    are the same when the event is repeated."""
+    """Return the position of a change, by which the changes of a table sort. `log`: its place in
+    the database's log, from `log_place`; `seq`: its message's sequence; `change`: what changed, as
+    bytes that are the same when the event is repeated."""
     return f"{log}.{seq:016x}.{blake2b(change, digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
 def log_place(source: Mapping[str, Any], op: str) -> str:
-    """Return the place in the log that the `source` block of an event names; "" if it names none.
+    """Return the place in the database's log that an event names, as a text; "" if it names none.
 
-    `op`: what happened to the row; "r": it was read by a snapshot.
-    Raises ValueError, with a sentence, for a place that no database writes.
+    `source`: the event's block of that name; `op`: what happened to the row; "r": it was read by a
+    snapshot. Raises ValueError, with a sentence, for a place that no database writes.
     """
     for field, read_place in _PLACE_BY_FIELD.items():
         if source.get(field) not in (None, ""):
@@ -64,7 +65,8 @@ def _postgresql_place(source: Mapping[str, Any]) -> str:
 
 
 def _mysql_place(source: Mapping[str, Any]) -> str:
-    """Return the number of MySQL's or MariaDB's binlog file, and the position in it."""
+    """Return the place in MySQL's or MariaDB's log: the number of the binlog file, and the position
+    in it."""
     # Not the row: a compressed transaction has one position, and each of its statements begins
     # with row 0.
     file = source["file"]
@@ -75,8 +77,9 @@ def _mysql_place(source: Mapping[str, Any]) -> str:
 
 
 def _sql_server_place(source: Mapping[str, Any]) -> str:
-    """Return the place of SQL Server and Db2. Rows of a snapshot have no change_lsn: they come
-    before the changes of the commit up to which they were read, so that these are not lost."""
+    """Return the place in the log of SQL Server or Db2: of the commit, then of the change. Rows of
+    a snapshot have no change_lsn: they come before the changes of the commit up to which they were
+    read, so that these are not lost."""
     parts = [_read_lsn(source, "commit_lsn")]
     if source.get("change_lsn") not in (None, ""):
         parts.append(_read_lsn(source, "change_lsn"))
@@ -84,7 +87,8 @@ def _sql_server_place(source: Mapping[str, Any]) -> str:
 
 
 def _oracle_place(source: Mapping[str, Any]) -> str:
-    """Return Oracle's SCN of the commit, then of the change."""
+    """Return the place in Oracle's log: the SCN (its change number) of the commit, then of the
+    change."""
     # Rows of a snapshot have no commit_scn.
     at = "scn" if source.get("commit_scn") in (None, "") else "commit_scn"
     return _read_hex(source, at) + _read_hex(source, "scn")
@@ -107,7 +111,8 @@ FIELDS: Final = (*_PLACE_BY_FIELD, "pos", "change_lsn", "commit_scn")
 
 
 def _whole_number(value: Any) -> int | None:
-    """Return a number from 0 to 2⁶⁴ - 1, which Debezium also writes as a text; None for others."""
+    """Return a number from 0 to 2⁶⁴ - 1, which Debezium also writes as a text; None for anything
+    else."""
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MAX_NUMBER:
@@ -116,14 +121,16 @@ def _whole_number(value: Any) -> int | None:
 
 
 def _read_hex(source: Mapping[str, Any], name: str) -> str:
-    """Return a number of `source` in 16 hexadecimal digits. Raises ValueError."""
+    """Return a number of an event's `source` block in 16 hexadecimal digits, which sort as texts.
+    Raises ValueError."""
     if (number := _whole_number(source.get(name))) is None:
         raise _place_error(source, name)
     return f"{number:016x}"
 
 
 def _read_lsn(source: Mapping[str, Any], name: str) -> str:
-    """Return an LSN such as 2c:5a0:1, each number with 16 digits. Raises ValueError."""
+    """Return an LSN such as 2c:5a0:1 of an event's `source` block, each number with 16 digits, so
+    that LSNs sort as texts. Raises ValueError."""
     value = source[name]
     if not isinstance(value, str) or not _LSN.fullmatch(value):
         raise _place_error(source, name)
@@ -156,9 +163,10 @@ def log_places(positions: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def place_after(position: str, earlier: Iterable[str]) -> str:
-    """Return the position of an event without a place in the log: with the last place among events
-    that come before it in the stream. `earlier`: positions of events of its key."""
-    seq = _sequence(position)
+    """Return the position of an event that names no place in the database's log: with the highest
+    place of the events that come before it in the stream. `earlier`: the positions of events of its
+    key."""
+    seq = _sequence(position)  # texts of the same width, which sort as numbers
     logs = (event.partition(".")[0] for event in earlier if _sequence(event) < seq)
     return max(logs, default="") + position
 

@@ -31,8 +31,8 @@ _FIELD: Final = struct.Struct("=BBBBiiII")
 
 
 class ProtobufDecoder(PlannedDecoder):
-    """Decodes the messages of one type. It takes those of every version of the schema, since fields
-    have the same numbers in all of them."""
+    """Decodes payloads that are one message of Protobuf. It takes those of every version of the
+    schema, since fields have the same numbers in all of them."""
 
     kernel = staticmethod(protobuf_columns) if protobuf_columns else None
 
@@ -47,17 +47,19 @@ class ProtobufDecoder(PlannedDecoder):
         order = names if fields is None else [name for name in fields if name in names]
         self.fields = pa.schema([declared.field(name) for name in order])
         self.name = f"{schema.name} in Protobuf"
+        # A repeated message is two columns within each other: a list and its items.
         self.columns = KernelColumns(self._declared, 2 * MAX_DEPTH)
         self.plan = _plan_messages(self.descriptor)
 
     def decode(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """See PlannedDecoder."""
+        """Decode payloads: return the columns, in the order of the selected fields, and for each
+        payload why it does not fit, or null."""
         columns, reasons = super().decode(payloads)
         by_name = dict(zip((field.name for field in self._declared), columns, strict=True))
         return [by_name[name] for name in self.fields.names], reasons
 
     def decode_plainly(self, payloads: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
-        """See PlannedDecoder; the fields are in the order of their declaration."""
+        """Decode without the C kernel; see `decode`. The columns are in the order of the schema."""
         columns, unparsed, misfits = protobuf_plain.decode(
             self.descriptor, self._parsed, self._declared, payloads, self.name
         )
@@ -66,8 +68,8 @@ class ProtobufDecoder(PlannedDecoder):
 
     @cached_property
     def _parsed(self) -> Any:
-        """The descriptor for parsing in Python: the library would keep only the last entry of a
-        key in a map."""
+        """The message's descriptor for parsing in Python, where maps are lists of entries: of a map
+        the library would keep only the last entry of a key."""
         return descriptor_of(self._schema, self._selected, maps_as_lists=True)
 
 
@@ -76,7 +78,7 @@ class ProtobufDecoder(PlannedDecoder):
 
 @dataclass(frozen=True)
 class _FieldPlan:
-    """How the kernel decodes a field."""
+    """How the C kernel decodes a field of a message."""
 
     kind: ProtobufKind
     name: str
@@ -93,12 +95,14 @@ class _FieldPlan:
 
 
 def _plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
-    """Return the plan of a message for the kernel, and the names of its fields."""
+    """Return the plan by which the C kernel decodes a message, each field before those in it, and
+    the names of the fields."""
     root = TargetColumn(0, pa.struct(list(fields_of(message))))
     fields = _plan_fields(message, root, frozenset({message.full_name}))
     plan, names = bytearray(), []
 
     def add(field: _FieldPlan) -> None:
+        """Append a field, and then those in it."""
         plan.extend(
             _FIELD.pack(
                 *(field.kind, field.is_repeated, field.has_default, field.is_message),
@@ -116,8 +120,9 @@ def _plan_messages(message: Any) -> tuple[bytes, tuple[bytes, ...]]:
 def _plan_fields(
     message: Any, target: TargetColumn, ancestors: frozenset[str]
 ) -> tuple[_FieldPlan, ...]:
-    """Return the plans of a message's fields, by their numbers. `target`: its column, a STRUCT;
-    `ancestors`: the messages that it is in, and itself."""
+    """Return how to decode each field of a message, in the order of their numbers. `target`: the
+    message's column, a STRUCT; `ancestors`: the names of the messages that it is in, and its
+    own."""
     plans = []
     last_members: dict[str, int] = {}  # by their oneofs
     is_entry = bool(message.GetOptions().map_entry)
@@ -125,6 +130,7 @@ def _plan_fields(
     for at, (column, field) in enumerate(by_number):
         plan = _plan_field(field, target.child(column), ancestors, is_entry=is_entry)
         oneof = field.containing_oneof
+        # A message has at most one member of a oneof: each that is read clears the one before.
         if oneof is not None and len(oneof.fields) > 1:
             plan = replace(plan, previous_member=1 + last_members.get(oneof.name, at))
             last_members[oneof.name] = at
@@ -135,7 +141,9 @@ def _plan_fields(
 def _plan_field(
     field: Any, target: TargetColumn, ancestors: frozenset[str], *, is_entry: bool
 ) -> _FieldPlan:
-    """Return the plan of a field. `is_entry`: whether it is in an entry of a map, or a wrapper."""
+    """Return how to decode a field of a message. `target`: its column; `ancestors`: the names of
+    the messages that it is in; `is_entry`: whether it is in an entry of a map, or the value of a
+    wrapper, and so has a default."""
     message, kind = field.message_type, kind_of(field, ancestors)
     value = target.child(0) if field.is_repeated else target
     fields: tuple[_FieldPlan, ...] = ()

@@ -47,7 +47,7 @@ _MAX_DURATION: Final = 315_576_000_000 * _SECOND
 
 
 class ProtobufEncoder:
-    """Encodes rows as messages of one type."""
+    """Encodes rows as payloads in Protobuf, each of which is one message."""
 
     def __init__(self, schema: PayloadSchema) -> None:
         """`schema`: a result of `message_of`. Raises ConfigError."""
@@ -55,7 +55,8 @@ class ProtobufEncoder:
         self.fields = fields_of(self.descriptor)
 
     def encode_rows(self, rows: pa.RecordBatch) -> list[bytes]:
-        """Return a payload for each row. A field that is null, or has no column, is not in it."""
+        """Return a payload for each row. A field that is null, or has no column, is left out of
+        it."""
         messages = self.convert_rows(rows)
         if protobuf_messages is None:
             return protobuf_plain.encode(self.descriptor, messages)
@@ -64,9 +65,10 @@ class ProtobufEncoder:
         )
 
     def convert_rows(self, rows: pa.RecordBatch) -> pa.StructArray:
-        """Return the rows in the form of the message. Raises ConfigError for what does not fit."""
+        """Return the rows in the form of the message: checked, with a time as seconds and
+        nanoseconds, and an enum as its number. Raises ConfigError for what does not fit."""
         ancestors = frozenset({self.descriptor.full_name})
-        return _convert_message(self.descriptor, rows.to_struct_array(), ancestors, "")
+        return _convert_message(self.descriptor, rows.to_struct_array(), ancestors, path="")
 
 
 # -- rows in the form of messages ----------------------------------------------------------------
@@ -77,13 +79,14 @@ class ProtobufEncoder:
 def _convert_message(
     message: Any, values: pa.StructArray, ancestors: frozenset[str], path: str
 ) -> pa.StructArray:
-    """Check a struct, and order its fields by their numbers. `path`: with a dot at its end."""
+    """Check a column of structs, and convert it to the form of a message, with the fields in the
+    order of their numbers. `path`: of the message, with a dot at its end. Raises ConfigError."""
     columns = dict(zip(values.type.names, values.flatten(), strict=True))
     for field in message.fields:
         if field.is_required:
             column = columns.get(field.name, pa.nulls(len(values))).filter(values.is_valid())
             check_no_nulls(column, f"{path}{field.name}", "a value that is required")
-    for oneof in message.oneofs:
+    for oneof in message.oneofs:  # fields of which a message has at most one
         masks = [columns[field.name].is_valid() for field in oneof.fields if field.name in columns]
         if any(pc.any(pc.and_(*pair)).as_py() for pair in combinations(masks, 2)):
             raise ConfigError(f"Field {path}{oneof.name} has a value in more than one member.")
@@ -101,7 +104,8 @@ def _struct_like(values: pa.Array, columns: dict[str, pa.Array]) -> pa.StructArr
 
 
 def _convert_field(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
-    """Convert a column; that of a repeated field becomes a list, and a map a list of entries."""
+    """Convert a column to the form of a message's field: a repeated field is a list, and a map a
+    list of entries. Raises ConfigError for a null in it, which Protobuf does not have."""
     if not field.is_repeated:
         return _convert_value(field, values, ancestors, name)
     offsets, items = offsets_and_items(values)
@@ -119,7 +123,8 @@ def _convert_field(field: Any, values: pa.Array, ancestors: frozenset[str], name
 
 
 def _convert_value(field: Any, values: pa.Array, ancestors: frozenset[str], name: str) -> pa.Array:
-    """Convert the values of a field, which are the items of a repeated one."""
+    """Convert values of a field, which are the items of a repeated one, to the form of the message:
+    an enum as its number, a time as its parts. Raises ConfigError for what does not fit."""
     message = field.message_type
     match kind_of(field, ancestors):
         case ProtobufKind.ENUM:
@@ -153,8 +158,8 @@ def _convert_value(field: Any, values: pa.Array, ancestors: frozenset[str], name
 
 
 def _check_between(numbers: pa.Array, first: int, last: int, name: str) -> None:
-    """Raise ConfigError for a date or time of other years, or too long a duration: Protobuf has
-    none."""
+    """Raise ConfigError for a number outside of `first` to `last`: a date or a time outside of the
+    years 1 to 9999, or a duration of more than 10,000 years, which Protobuf does not have."""
     outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
     if pc.any(outside).as_py():
         bad = numbers.filter(outside)[0].as_py()
@@ -162,13 +167,15 @@ def _check_between(numbers: pa.Array, first: int, last: int, name: str) -> None:
 
 
 def _rewrite_messages(message: Any, values: pa.BinaryArray, name: str) -> pa.BinaryArray:
-    """Parse messages that come as bytes, and return them as Protobuf's library writes them."""
+    """Parse encoded messages of a column, which must be of this type, and return them as Protobuf's
+    library encodes them. Raises ConfigError for what is none."""
     if values.null_count == len(values):
         return values
     parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
     error = library("google.protobuf.message").Error
 
     def rewrite(value: bytes | None) -> bytes | None:
+        """Return one message as the library encodes it. Raises ConfigError."""
         try:
             payload: bytes | None = None if value is None else parse(value).SerializeToString()
         except (error, UnicodeDecodeError):
@@ -179,8 +186,9 @@ def _rewrite_messages(message: Any, values: pa.BinaryArray, name: str) -> pa.Bin
 
 
 def _split_seconds(values: pa.Array, first_second: int) -> pa.StructArray:
-    """Return microseconds as `seconds` and `nanos`. Seconds are rounded towards `first_second`:
-    those of a timestamp down, those of a duration towards 0."""
+    """Return microseconds as `seconds` and `nanos`. Seconds are rounded towards `first_second`: in
+    a timestamp (the first second of the year 1) down, so that `nanos` is not negative; in a
+    duration (0) towards 0, so that both have the same sign."""
     micros = values.cast(pa.int64())
     since_first = pc.subtract(micros, first_second * _SECOND)
     seconds = pc.add(pc.divide(since_first, _SECOND), first_second)
@@ -189,8 +197,10 @@ def _split_seconds(values: pa.Array, first_second: int) -> pa.StructArray:
 
 
 def _split_time_of_day(values: pa.Array, name: str) -> pa.StructArray:
-    """Return microseconds since midnight as hours, minutes, seconds and nanoseconds."""
+    """Return microseconds since midnight as a google.type.TimeOfDay: hours, minutes, seconds and
+    nanoseconds. Raises ConfigError for a time that this cannot have."""
     earliest, latest = pc.min_max(values).as_py().values()
+    # TimeOfDay may have the hour 24, for the end of a day.
     if earliest is not None and not 0 <= earliest <= latest < 25 * _HOUR:
         raise ConfigError(f"Field {name} has a time that no day has.")
     parts, rest = {}, values
@@ -205,8 +215,8 @@ def _split_time_of_day(values: pa.Array, name: str) -> pa.StructArray:
 
 
 def build_message_tree(message: Any, values: pa.StructArray, number: int = 0) -> ColumnTree:
-    """Return converted messages as the kernel encodes them. `number`: of the field that they are
-    in; 0: they are payloads."""
+    """Return a column of converted messages in the form that the C kernel encodes. `number`: of the
+    field that they are in; 0: they are payloads."""
     fields = (message.fields_by_name[name] for name in values.type.names)
     children = [_build_field_tree(field, values.field(at)) for at, field in enumerate(fields)]
     valid = values.buffers()[0]
@@ -216,7 +226,8 @@ def build_message_tree(message: Any, values: pa.StructArray, number: int = 0) ->
 
 
 def _build_field_tree(field: Any, values: pa.Array) -> ColumnTree:
-    """Return the column of a field. In a packed list only the list has the number of the field."""
+    """Return the column of a field in the form that the C kernel encodes. The items of a packed
+    list have no number of their own: the list has it."""
     if not field.is_repeated:
         is_entry = field.containing_type.GetOptions().map_entry
         omits_default = not field.has_presence and not is_entry
@@ -237,7 +248,8 @@ def _build_field_tree(field: Any, values: pa.Array) -> ColumnTree:
 def _build_value_tree(
     field: Any, values: pa.Array, number: int, *, flag: bool = False
 ) -> ColumnTree:
-    """Return the values of a field. `flag`: whether the default is not written."""
+    """Return the values of a field in the form that the C kernel encodes. `number`: what is written
+    before each; `flag`: whether a value that is the default of its type is left out."""
     message = field.message_type
     if pa.types.is_struct(values.type):
         return build_message_tree(message, values, number)

@@ -27,10 +27,12 @@ _FIRST_DAY: Final = date(1970, 1, 1).toordinal()
 def decode(
     message: Any, parsed: Any, fields: Sequence[pa.Field], payloads: pa.BinaryArray, name: str
 ) -> tuple[list[pa.Array], list[str | None], list[KernelMisfit]]:
-    """Return the columns; for each payload why it is no message, or None; and what does not fit.
+    """Decode payloads in Protobuf without the C kernel. Return the columns; for each payload why it
+    is no message, or None; and the values that do not fit, as the kernel describes them.
 
     `message`: the descriptor; `parsed`: that with `maps_as_lists`, since the library would keep
-    only the last entry of a key. Raises Undecodable if the columns become too large.
+    only the last entry of a key; `name`: what payloads should be. Raises Undecodable if the columns
+    become too large.
     """
     parse = library("google.protobuf.message_factory").GetMessageClass(parsed).FromString
     decode_error = library("google.protobuf.message").DecodeError
@@ -56,8 +58,8 @@ def decode(
 
 
 def _item_bytes(value: Any, kind: pa.DataType) -> int:
-    """Count the bytes of items in lists and maps, and of texts, which may be symbols: what a few
-    bytes of a payload can become many of."""
+    """Count the bytes of a value that a few bytes of a payload can become: of items in lists and
+    maps, and of texts, which may be symbols of an enum."""
     if value is None or not pa.types.is_nested(kind):
         return len(value) if kind == pa.string() and value else 0
     if pa.types.is_struct(kind):
@@ -69,7 +71,8 @@ def _item_bytes(value: Any, kind: pa.DataType) -> int:
 
 
 def _read_message(message: Any, descriptor: Any, ancestors: frozenset[str]) -> dict[str, Any]:
-    """Return the fields of a parsed message, for PyArrow. Raises PayloadMisfit."""
+    """Return the fields of a parsed message by name, for PyArrow. `ancestors`: the names of the
+    messages that it is in, and its own. Raises PayloadMisfit."""
     row = {}
     for field in descriptor.fields:
         try:
@@ -81,7 +84,8 @@ def _read_message(message: Any, descriptor: Any, ancestors: frozenset[str]) -> d
 
 
 def _read_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
-    """Return the value of a field, None if it is not set, and of a map pairs of key and value."""
+    """Return the value of a field in a parsed message, for PyArrow: None if it is not set; of a map
+    the pairs of key and value."""
     value = getattr(message, field.name)
     if is_map(field):
         item = field.message_type.fields_by_name["value"]
@@ -99,7 +103,8 @@ def _read_field(message: Any, field: Any, ancestors: frozenset[str]) -> Any:
 
 
 def _read_value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
-    """Return a value of a field, for PyArrow: the name of a symbol, microseconds of a time."""
+    """Return a single value of a field, for PyArrow: of an enum the symbol's name, of a time the
+    microseconds. Raises PayloadMisfit."""
     if field.enum_type is not None:
         symbol = field.enum_type.values_by_number.get(value)
         return str(value) if symbol is None else symbol.name
@@ -128,7 +133,8 @@ def _read_value(field: Any, value: Any, ancestors: frozenset[str]) -> Any:
 
 
 def _duration(seconds: int, nanos: int) -> int:
-    """Return the microseconds of a duration, whose parts have the same sign."""
+    """Return the microseconds of a duration. Raises PayloadMisfit if it is too long, or its parts
+    have different signs."""
     if abs(seconds) > _MAX_DURATION_SECONDS or abs(nanos) >= _NANOS or seconds * nanos < 0:
         raise PayloadMisfit(Problem.TIME)
     micros = abs(nanos) // 1000
@@ -136,7 +142,8 @@ def _duration(seconds: int, nanos: int) -> int:
 
 
 def _date(value: Any) -> int:
-    """Return the days since 1970 of a google.type.Date."""
+    """Return the days since 1970 of a google.type.Date. Raises PayloadMisfit if it is no whole
+    date."""
     try:
         return date(value.year, value.month, value.day).toordinal() - _FIRST_DAY
     except (ValueError, OverflowError):
@@ -144,9 +151,10 @@ def _date(value: Any) -> int:
 
 
 def _time_of_day(value: Any) -> int:
-    """Return the microseconds since midnight of a google.type.TimeOfDay."""
+    """Return the microseconds since midnight of a google.type.TimeOfDay. Raises PayloadMisfit for a
+    time that it may not have."""
     parts = (value.hours, value.minutes, value.seconds, value.nanos)
-    limits = (24, 59, 60, _NANOS - 1)
+    limits = (24, 59, 60, _NANOS - 1)  # 24: the end of a day; 60: a leap second
     if not all(0 <= number <= limit for number, limit in zip(parts, limits, strict=True)):
         raise PayloadMisfit(Problem.TIME)
     hours, minutes, seconds, nanos = map(int, parts)
@@ -157,7 +165,8 @@ def _time_of_day(value: Any) -> int:
 
 
 def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
-    """Return the messages of rows. `rows`: a result of `ProtobufEncoder.convert_rows`."""
+    """Return each row as a message of Protobuf. `rows`: a result of
+    `ProtobufEncoder.convert_rows`."""
     create = library("google.protobuf.message_factory").GetMessageClass(message)
     payloads = []
     for row in rows.to_pylist():
@@ -168,7 +177,8 @@ def encode(message: Any, rows: pa.StructArray) -> list[bytes]:
 
 
 def _set_fields(message: Any, row: dict[str, Any] | bytes) -> None:
-    """Set the fields of a message to those of a row. A message that contains itself is bytes."""
+    """Set the fields of a message to the values of a row, except nulls. A message that contains
+    itself comes encoded, as bytes."""
     if isinstance(row, bytes):
         message.MergeFromString(row)
         return

@@ -42,9 +42,10 @@ _POSITION: Final = re.compile(r"(\d+):(\d+): *")
 
 
 def message_of(schema: PayloadSchema) -> PayloadSchema:
-    """Return the schema as a descriptor set, with the full name of its message.
+    """Return a Protobuf schema as a descriptor set (the compiled form), with the full name of the
+    message that payloads are.
 
-    Without a name it is the first message of the file. Raises ConfigError.
+    Without a name in the schema it is the first message of the file. Raises ConfigError.
     """
     files, own_file = _parse_descriptors(schema)
     names = list(_message_names(own_file))
@@ -59,7 +60,8 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
 
 
 def schema_of_module(name: str) -> PayloadSchema:
-    """Return the schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
+    """Return the schema of a compiled class that Python can import, such as
+    `package.flights_pb2:Flight`. Raises ConfigError."""
     module, _, message = name.partition(":")
     try:
         descriptor = getattr(import_module(module), message).DESCRIPTOR
@@ -69,6 +71,7 @@ def schema_of_module(name: str) -> PayloadSchema:
     names: set[str] = set()
 
     def add(file: Any) -> None:
+        """Add a file, behind those that it imports, unless it is there."""
         if file.name not in names:
             names.add(file.name)
             for dependency in file.dependencies:
@@ -81,8 +84,8 @@ def schema_of_module(name: str) -> PayloadSchema:
 
 
 def _parse_descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
-    """Return a descriptor set with all files, and the schema's own file, which is the last one.
-    Raises ConfigError."""
+    """Return the descriptors of a Protobuf schema: a set with all of its files, and the one file
+    that the schema itself is, which is the last. Raises ConfigError."""
     text = schema.text
     files = library("google.protobuf.descriptor_pb2").FileDescriptorSet()
     try:
@@ -102,12 +105,12 @@ def _parse_descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
 
 
 def check_compiler() -> None:
-    """Raise ConfigError unless .proto files can be compiled here."""
+    """Raise ConfigError if protoc, which compiles .proto files, is not installed."""
     library("grpc_tools")
 
 
 def _compile(schema: PayloadSchema) -> bytes:
-    """Return the descriptor set of a .proto file and what it imports. Raises ConfigError."""
+    """Return the descriptor set of a .proto file and of all that it imports. Raises ConfigError."""
     check_compiler()
     compiled = _compile_or_explain(schema)
     if isinstance(compiled, str):
@@ -117,8 +120,8 @@ def _compile(schema: PayloadSchema) -> bytes:
 
 @lru_cache(maxsize=100)
 def _compile_or_explain(schema: PayloadSchema) -> bytes | str:
-    """Return the descriptor set, or why there is none. Both are remembered, since payloads may name
-    the schema again."""
+    """Compile a .proto file, with those that it imports: return the descriptor set, or a sentence
+    that says why there is none. Both are remembered, since payloads may name the schema again."""
     if len(schema.text) + sum(len(file.text) for file in schema.references) > MAX_SOURCE_CHARS:
         return f"The Protobuf schema has more than {MAX_SOURCE_CHARS >> 20} MiB."
     with tempfile.TemporaryDirectory() as folder:
@@ -163,6 +166,7 @@ def _message_names(file: Any) -> Iterator[str]:
     """Yield the full names of a file's messages, each before those in it."""
 
     def names(messages: Any, before: str) -> Iterator[str]:
+        """Yield the names of messages and of those in them. `before`: what they begin with."""
         for message in messages:
             if not message.options.map_entry:
                 yield f"{before}{message.name}"
@@ -172,7 +176,8 @@ def _message_names(file: Any) -> Iterator[str]:
 
 
 def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
-    """Return the full name of the message at a path, as a frame has it. Raises Undecodable."""
+    """Return the full name of a message by its path in the schema, which payloads in Confluent's
+    frame have: the index of a message in the file, then of one in that, … Raises Undecodable."""
     _, file = _parse_descriptors(schema)
     messages, parts = file.message_type, [file.package] if file.package else []
     try:
@@ -185,7 +190,8 @@ def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
 
 
 def path_of(schema: PayloadSchema) -> tuple[int, ...]:
-    """Return the path of the message that has the schema's name: the inverse of `name_at`."""
+    """Return the path of the schema's message in its file: the index of a message, then of one in
+    that, … It is the inverse of `name_at`."""
     _, file = _parse_descriptors(schema)
     messages, path = file.message_type, []
     for name in schema.name.removeprefix(f"{file.package}.").split("."):
@@ -197,7 +203,8 @@ def path_of(schema: PayloadSchema) -> tuple[int, ...]:
 def descriptor_of(
     schema: PayloadSchema, fields: Collection[str] | None = None, *, maps_as_lists: bool = False
 ) -> Any:
-    """Return the descriptor of a message.
+    """Return the descriptor (the compiled definition) of a message, checked for what cannot be
+    columns.
 
     `schema`: a result of `message_of`; `fields`: the selected ones, None for all; `maps_as_lists`:
     whether maps are lists of their entries, in which a key may come twice. Raises ConfigError.
@@ -237,14 +244,14 @@ def _find_message(file: Any, message: str) -> Any:
 
 
 def field_names(schema: PayloadSchema) -> list[str]:
-    """Return the names of all fields of the message. `schema`: a result of `message_of`."""
+    """Return the names of all fields of a schema's message. `schema`: a result of `message_of`."""
     files = (_find_message(file, schema.name) for file in _parse_descriptors(schema)[0].file)
     return [field.name for message in filter(None, files) for field in message.field]
 
 
 def _select_fields(file: Any, message: str, fields: Collection[str] | None) -> Any:
-    """Return the file, with only these fields in the message: a parser skips others as unknown.
-    None: all fields."""
+    """Return the descriptor of a file in which a message has only these fields, so that a parser
+    skips the others as unknown. `fields`: None for all."""
     descriptor = _find_message(file, message)
     if fields is None or descriptor is None:
         return file
@@ -262,8 +269,8 @@ def _select_fields(file: Any, message: str, fields: Collection[str] | None) -> A
 
 
 def _check_groups(message: Any) -> None:
-    """Raise ConfigError for a field that is a group, or has one at any depth: what is in it
-    would be left out without a word."""
+    """Raise ConfigError for a message with a group (a form of field that Protobuf has given up) at
+    any depth: what is in it would be left out without a word."""
     bad = [field.name for field in message.fields if _has_group(field, set())]
     if bad:
         good = [field.name for field in message.fields if field.name not in bad]
@@ -275,7 +282,8 @@ def _check_groups(message: Any) -> None:
 
 
 def _has_group(field: Any, seen: set[str]) -> bool:
-    """Return whether a field is a group, or has one in it. `seen`: messages looked at before."""
+    """Return whether a field is a group, or has one in it. `seen`: the messages looked at before,
+    which are not looked at again."""
     if field.type == field.TYPE_GROUP:
         return True
     inner = field.message_type
@@ -293,8 +301,9 @@ def _unmark_maps(messages: Iterable[Any]) -> None:
 
 
 def _check_well_known(pool: Any, reduced: str) -> None:
-    """Raise ConfigError for a message of Protobuf's own that lacks its fields. `reduced`: the name
-    of a message that has only the selected ones."""
+    """Raise ConfigError for a message of Protobuf's own, such as Timestamp, that the schema defines
+    without its fields. `reduced`: the name of the message that has only the selected ones, which is
+    not checked."""
     for name in _WELL_KNOWN_FIELDS.keys() - {reduced}:
         fields = _WELL_KNOWN_FIELDS[name]
         try:
@@ -313,8 +322,8 @@ def _check_well_known(pool: Any, reduced: str) -> None:
 
 
 def _check_size(message: Any) -> None:
-    """Raise ConfigError for a message that becomes more than `MAX_FIELDS` columns at any depth. One
-    that contains itself is a single one there."""
+    """Raise ConfigError for a message that would become more than `MAX_FIELDS` columns, or nested
+    more than `MAX_DEPTH` deep. A message within itself is one column."""
     left, problem = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
     todo = [(message, frozenset({message.full_name}))]
     while todo:
@@ -425,13 +434,15 @@ _WELL_KNOWN_FIELDS: Final = {
 
 
 def is_map(field: Any) -> bool:
-    """Return whether a field is a map."""
+    """Return whether a field is a map, which in Protobuf is a list of messages marked as
+    entries."""
     message = field.message_type
     return message is not None and bool(message.GetOptions().map_entry)
 
 
 def kind_of(field: Any, ancestors: frozenset[str]) -> ProtobufKind:
-    """Return the kind of a field's values. `ancestors`: the messages that it is in."""
+    """Return how the values of a field are encoded and what they become. `ancestors`: the names of
+    the messages that the field is in; such a message in its own fields stays as bytes."""
     message = field.message_type
     if message is None:
         return _SCALARS[field.type][0]
@@ -450,12 +461,14 @@ def fields_of(message: Any) -> pa.Schema:
 
 
 def _message_columns(message: Any, ancestors: frozenset[str]) -> list[pa.Field]:
-    """Return the columns of a message. `ancestors`: the messages that it is in, and itself."""
+    """Return the columns of a message's fields. `ancestors`: the names of the messages that it is
+    in, and its own."""
     return [pa.field(field.name, _field_type(field, ancestors)) for field in message.fields]
 
 
 def _field_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
-    """Return the type of a field: a map, a list if it is repeated, or that of its value."""
+    """Return the column type of a field: a map, a list if it is repeated, or else that of its
+    value. `ancestors`: the names of the messages that it is in."""
     if is_map(field):
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         return pa.map_(_value_type(key, ancestors), _value_type(value, ancestors))
@@ -464,7 +477,8 @@ def _field_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
 
 
 def _value_type(field: Any, ancestors: frozenset[str]) -> pa.DataType:
-    """Return the type of a field's values, which are the items of a repeated one."""
+    """Return the column type of a field's values, which are the items of a repeated one.
+    `ancestors`: the names of the messages that the field is in; such a message again is BINARY."""
     message = field.message_type
     match kind_of(field, ancestors):
         case ProtobufKind.WRAPPER:

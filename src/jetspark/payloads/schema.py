@@ -13,12 +13,13 @@ PayloadFormat: TypeAlias = Literal["avro", "protobuf", "json", "cloudevents", "d
 
 
 class UnusableSchema(ConfigError):
-    """Payloads cannot be decoded with this schema; says why."""
+    """Raised for a schema with which payloads cannot be decoded; says why."""
 
 
 @contextmanager
 def name_schema_file(name: str | None) -> Iterator[None]:
-    """Let errors of a schema name the file that it comes from, if there is one."""
+    """Put the name of the schema's file in front of errors of the schema that the `with` block
+    raises. None: the schema is from no file, and errors stay."""
     try:
         yield
     except UnusableSchema as error:
@@ -29,7 +30,7 @@ def name_schema_file(name: str | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class PayloadSchema:
-    """One version of a schema."""
+    """One version of a schema of payloads, with its place in a registry if it has one."""
 
     format: PayloadFormat
     text: str

@@ -36,8 +36,9 @@ def find_schema(
     schema_version: int | None = None,
     message: str | None = None,
 ) -> PayloadSchema:
-    """Return the schema of payloads that a user has given, as text, as a file, or by its name in
-    the registry `lookup`. `message`: of Protobuf. Raises ConfigError, and as `lookup`."""
+    """Return the schema of payloads that a user has given: as text, as a file, or by its name in
+    the registry `lookup`. `message`: the name of Protobuf's. Raises ConfigError, and as
+    `lookup`."""
     if schema is not None and schema_file is not None:
         raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
     if message is not None and format_ not in ("protobuf", "cloudevents"):
@@ -50,7 +51,7 @@ def find_schema(
         if schema_version is not None:
             check_whole("The schema's version", schema_version)
         reader = lookup.by_name(schema_name, schema_version, registry_format(format_))
-        reader = replace(reader, name="")
+        reader = replace(reader, name="")  # which is Protobuf's message here
         if format_ == "debezium" and reader.format == "avro":
             reader = replace(reader, format="debezium")
         if reader.format != format_:
@@ -65,7 +66,8 @@ def find_schema(
 def find_former_versions(
     lookup: SchemaLookup, name: str, latest: PayloadSchema
 ) -> tuple[PayloadSchema, ...]:
-    """Return the versions before `latest` that the registry still has, the newest one first."""
+    """Return the versions of a schema before `latest` that the registry still has, the newest one
+    first, at most `MAX_FORMER`. `name`: the schema's."""
     versions = []
     for version in range(latest.version - 1, max(latest.version - 1 - MAX_FORMER, 0), -1):
         with suppress(SchemaNotFoundError):
@@ -74,13 +76,15 @@ def find_former_versions(
 
 
 def registry_format(format_: str) -> str | None:
-    """Return the format that a registry has for schemas of payloads in a format; None: any."""
+    """Return the format of schema to ask a registry for, by the format of payloads; None: any,
+    since their schemas may be of several."""
     return format_ if format_ in ("avro", "protobuf", "json") else None
 
 
 def _schema_from_text_or_file(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
-    """Return a schema that is given as text, as the name of a compiled class of Protobuf, or as a
-    file. JSON and CloudEvents may be without one. Raises ConfigError."""
+    """Return the schema that a user has given as text, as the name of a compiled class of Protobuf,
+    or as a file. `decode`: the format of the payloads; JSON and CloudEvents may be without a
+    schema. Raises ConfigError."""
     if decode == "protobuf" and schema is not None and _COMPILED_CLASS.fullmatch(schema):
         return schema_of_module(schema)
     if file is not None:

@@ -35,7 +35,7 @@ ROW: Final = f"{PREFIX}_row"
 
 
 class Decoder(Protocol):
-    """Adds the fields of payloads to a batch."""
+    """Adds the fields of payloads, as columns, to a batch of messages."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """Return the schema of `decode_batch` for a batch with these columns."""
@@ -47,7 +47,8 @@ class Decoder(Protocol):
 def decode_in_parts(
     decoder: Decoder, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode batches; one whose payloads are large without their compression becomes several."""
+    """Decode batches of messages; a batch whose payloads are large when they are decompressed
+    becomes several, so that memory is bounded."""
     for batch in batches:
         if isinstance(decoder, TolerantDecoder):
             yield from decoder.decode_in_parts(batch)
@@ -57,7 +58,8 @@ def decode_in_parts(
 
 @dataclass(frozen=True)
 class TolerantDecoder:
-    """Decodes as `decoder` does, and makes a bad record of each row for which it raises."""
+    """Decodes as `decoder` does; a row for which that raises becomes a bad record, which has the
+    reason in place of its fields."""
 
     decoder: Decoder
     """It gets payloads without compression."""
@@ -72,12 +74,13 @@ class TolerantDecoder:
     """Whether the payload of a bad record is a text, which is without these, too."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
-        """See Decoder; `CORRUPT` is before `REASON`."""
+        """Return the schema of `decode_batch` for a batch with these columns."""
         return self._output_schema(self._inner_schema(columns))
 
     def decode_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch with the fields after its columns, and for bad records `CORRUPT` and
-        `REASON`. Raises only what no payload causes."""
+        """Return the batch with the fields after its columns, and behind them `CORRUPT` and
+        `REASON`, which have the payload of a bad record and what is wrong with it. Raises only what
+        no payload causes."""
         return _concat_batches(list(self.decode_in_parts(batch)))
 
     def decode_in_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -96,13 +99,15 @@ class TolerantDecoder:
         return self.keep_unframed or self.is_text
 
     def _inner_schema(self, columns: pa.Schema) -> pa.Schema:
-        """Return the schema of what `decoder` makes of a batch with these columns."""
+        """Return the schema of what the inner `decoder` makes of a batch with these columns."""
         if self._has_unframed:
             columns = columns.append(pa.field(UNFRAMED_PAYLOAD, pa.binary()))
         return self.decoder.decoded_schema(columns)
 
     def _output_schema(self, decoded: pa.Schema) -> pa.Schema:
-        """Return a schema of `decoder` without columns that nobody asked for, with `CORRUPT`."""
+        """Return the schema of rows for the user: without the payload, unless it was asked for, and
+        with `CORRUPT`. `decoded`: the schema that the inner `decoder` returns."""
+        # `REASON` is the last field.
         hidden = set() if self.keep_payload else {self.payload}
         hidden |= set() if self.keep_unframed else {UNFRAMED_PAYLOAD}
         fields = [field for field in decoded if field.name not in hidden]
@@ -110,14 +115,15 @@ class TolerantDecoder:
         return pa.schema([*fields[:-1], corrupt, fields[-1]])
 
     def _select_output(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        """Return decoded rows with the columns of `_output_schema`."""
+        """Return decoded rows with the columns that the user gets; see `_output_schema`."""
         corrupt = self._corrupt_payloads(decoded)
         schema = self._output_schema(decoded.schema)
         columns = [corrupt if name == CORRUPT else decoded.column(name) for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _corrupt_payloads(self, decoded: pa.RecordBatch) -> pa.Array:
-        """Return the payloads of bad records, and null in the other rows."""
+        """Return a column with the payloads of bad records (those with a reason), null in other
+        rows."""
         kind = pa.string() if self.is_text else pa.binary()
         reasons = decoded.column(REASON)
         if reasons.null_count == len(reasons):
@@ -133,8 +139,8 @@ class TolerantDecoder:
     # -- rows ----------------------------------------------------------------------------------
 
     def _split_by_decoded_size(self, part: Decompressed) -> Iterator[Decompressed]:
-        """Yield the rows in parts that cannot become more than `MAX_DECODED_BYTES`, or are one
-        row."""
+        """Yield rows in parts, each of which is one row or certainly becomes no more than
+        `MAX_DECODED_BYTES` when it is decoded."""
         payloads = part.rows.column(self.payload) if part.payloads is None else part.payloads
         field_types = self._inner_schema(part.rows.schema).types[part.rows.num_columns :]
         bytes_per_row = sum(map(columns.min_value_bytes, field_types))
@@ -154,7 +160,8 @@ class TolerantDecoder:
         yield part.slice(start, len(payloads) - start)
 
     def _decode_decompressed(self, part: Decompressed) -> pa.RecordBatch:
-        """Decode rows; their column of payloads stays as it came, with its compression."""
+        """Decode rows whose payloads are decompressed; those that could not be are bad records. In
+        the result the column of payloads is as it came, with its compression."""
         rows, at = part.rows, part.rows.schema.get_field_index(self.payload)
         if part.payloads is not None:
             rows = rows.set_column(at, rows.schema.field(at), part.payloads)
@@ -173,7 +180,8 @@ class TolerantDecoder:
         return decoded.drop_columns([ROW]).set_column(at, decoded.schema.field(at), compressed)
 
     def _decode_by_halves(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode a batch; while the decoder raises, decode halves, until a bad row is alone."""
+        """Decode a batch. If the decoder raises, decode its halves, and so on, until the row to
+        blame is alone; it becomes a bad record."""
         try:
             decoded = self.decoder.decode_batch(batch)
         except BaseException as error:
@@ -189,7 +197,7 @@ class TolerantDecoder:
             yield self._reject_rows(batch, pa.array([reason] * batch.num_rows, pa.string()))
 
     def _reject_rows(self, batch: pa.RecordBatch, reasons: pa.StringArray) -> pa.RecordBatch:
-        """Return the rows as bad records: with null in their fields."""
+        """Return rows as bad records: with null in their fields, and these reasons."""
         schema = self.decoder.decoded_schema(batch.schema)
         fields = list(schema)[batch.num_columns : -1]
         nulls = [pa.nulls(batch.num_rows, field.type) for field in fields]

@@ -44,17 +44,18 @@ objects."""
 
 
 class _KnownObjects(NamedTuple):
-    """The known fields of objects in a value."""
+    """Which fields the schema knows in the objects that a value is, or has in it."""
 
     fields: KnownFields | None
-    """Fields of the value, an object; None: the value is a list or a map."""
+    """Fields of the value, which is an object; None: it is a list or a map."""
     items: _KnownObjects | None = None
     """Of a list or a map: the known fields of objects in its items."""
     is_list: bool = False
 
 
 def known_fields(ddl: str) -> KnownFields:
-    """Return the fields of payloads with this schema, for `find_unknown`. Raises ConfigError."""
+    """Return the fields that a schema has, in the form that `find_unknown` takes. `ddl`: the schema
+    in Spark's DDL, "" for none. Raises ConfigError."""
     return _fields_by_name(arrow_fields(ddl, "json")) if ddl else {}
 
 
@@ -64,7 +65,7 @@ def _fields_by_name(fields: Iterable[pa.Field]) -> KnownFields:
 
 
 def _known_objects(kind: pa.DataType) -> _KnownObjects | None:
-    """Return the known fields of objects in values of a type; None if it has no objects."""
+    """Return which fields a type knows in objects within its values; None if it has no objects."""
     if pa.types.is_struct(kind):
         return _KnownObjects(_fields_by_name(kind))
     if not pa.types.is_list(kind) and not pa.types.is_map(kind):
@@ -75,15 +76,17 @@ def _known_objects(kind: pa.DataType) -> _KnownObjects | None:
 
 
 def find_unknown(payload: bytes | bytearray | None, fields: KnownFields) -> str | None:
-    """Return a JSON object of the fields that are not known, with their values as they came.
+    """Return a JSON object of the fields in a JSON payload that its schema does not have, with
+    their values as they came.
 
-    None if there are none, and if the payload is no JSON object.
+    `fields`: of the schema. None if there are none, and if the payload is no JSON object.
     """
     return _find_in_object(_parse_payload(payload), fields)
 
 
 def _find_in_object(fields: Mapping[str, msgspec.Raw], known_fields: KnownFields) -> str | None:
-    """Return a JSON object of what is unknown in an object; None if nothing is."""
+    """Return a JSON object of the fields that the schema does not have, also of objects within;
+    None if there are none."""
     unknown = {
         name: _find_in_value(raw, known_fields[name])
         if name in known_fields
@@ -94,8 +97,8 @@ def _find_in_object(fields: Mapping[str, msgspec.Raw], known_fields: KnownFields
 
 
 def _format_object(fields: Mapping[str, str | None]) -> str | None:
-    """Return a JSON object of fields, given in JSON, without those that are None; None: there are
-    no others."""
+    """Return the JSON of an object. `fields`: the JSON of each field's value; None: it is left out.
+    Return None if no field is left."""
     parts = [
         f"{json.dumps(name, ensure_ascii=False)}:{value}"
         for name, value in fields.items()
@@ -105,7 +108,8 @@ def _format_object(fields: Mapping[str, str | None]) -> str | None:
 
 
 def _find_in_value(raw: msgspec.Raw, known: _KnownObjects | None) -> str | None:
-    """Return what is unknown in a value; None if nothing is, and if the value does not fit."""
+    """Return the JSON of those parts of a value that its schema does not have; None if there are
+    none, and if the value does not fit the schema."""
     if known is None:
         return None
     try:
@@ -123,7 +127,8 @@ def _find_in_value(raw: msgspec.Raw, known: _KnownObjects | None) -> str | None:
 def new_columns(
     payload: bytes | bytearray | None, fields: Collection[str], names: FieldNames
 ) -> str | None:
-    """Return the types of the columns that fields beside `fields` need, as a JSON object by column.
+    """Return the columns that a JSON payload needs beside those of its schema, as a JSON object of
+    their types by name. `fields`: those that have columns already.
 
     None if there are none; a field that is null needs no column.
     """
@@ -141,7 +146,7 @@ def can_be_column(name: str) -> bool:
 
 
 def _parse_payload(payload: bytes | bytearray | None) -> Mapping[str, msgspec.Raw]:
-    """Return the fields of a payload; none if it is no JSON object."""
+    """Return the fields of a payload, with their values undecoded; none if it is no JSON object."""
     if not payload:
         return {}
     try:
@@ -154,7 +159,8 @@ def _parse_payload(payload: bytes | bytearray | None) -> Mapping[str, msgspec.Ra
 
 
 def type_of_raw(raw: bytes) -> str:
-    """Return the type of a value in JSON, not null: a name in Spark's DDL, or `LONG`."""
+    """Return the type of a column for a value in JSON, which is not null: a name in Spark's DDL, or
+    `LONG`."""
     if raw in (b"true", b"false"):
         return "BOOLEAN"
     if raw[:1] not in b"-0123456789":
@@ -165,7 +171,7 @@ def type_of_raw(raw: bytes) -> str:
 
 
 def plain_type(value: Any) -> str:
-    """Return the type of true, false or a number; STRING for anything else."""
+    """Return the type of a column for true, false or a number; STRING for anything else."""
     match value:
         case bool():
             return "BOOLEAN"
@@ -179,7 +185,8 @@ def plain_type(value: Any) -> str:
 
 
 def common_type(first: str, second: str) -> str:
-    """Return the plain type that takes the values of both."""
+    """Return the type whose column takes the values of both types, without rounding whole
+    numbers."""
     if first == second:
         return first
     both = {first, second}
