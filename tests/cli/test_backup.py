@@ -73,7 +73,7 @@ def test_what_a_killed_extraction_has_left_is_removed_by_the_next(
     file = into / f"{'x' * 247}.parquet"
     stuck = (
         "import sys; from jetspark.cli import app, backup\n"
-        "def wait(*_): print('{}', flush=True); sys.stdin.read()\n"
+        "def wait(*_, **__): print('{}', flush=True); sys.stdin.read()\n"
         "backup._read_with_progress = wait\n"
         "app.run(['backup', 'extract', *sys.argv[1:]])\n"
     )

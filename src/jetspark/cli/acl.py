@@ -113,8 +113,12 @@ def acl(
 
 
 def _print(permissions: Permissions | None, *, as_json: bool) -> None:
-    """Print the permissions; for None, the purpose of each role."""
+    """Print permissions, as JSON or as a block of a nats-server's configuration.
+
+    For None, print the purpose of each role that `jetspark acl` knows.
+    """
     if permissions is None:
+        # The first line of the docstring of a role's method is the role's purpose.
         docs = {role: inspect.getdoc(getattr(Roles, name)) for role, name in _ROLES.items()}
         console.say(*(f"{role:16}{str(doc).splitlines()[0]}" for role, doc in docs.items()))
     else:
@@ -122,9 +126,14 @@ def _print(permissions: Permissions | None, *, as_json: bool) -> None:
 
 
 def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
-    """The permissions that the flags of `acl` ask for; None without a role. Raises ConfigError."""
-    maker = Roles(**{name: flags[name] for name in _CONNECTION_OPTIONS})
-    options = {
+    """Compute the permissions that a command line of `jetspark acl` asks for; None without a role.
+
+    `flags`: the arguments of the function `acl` by parameter. Each of `flags["roles"]` is a method
+    of `Roles`, and takes those of the other flags that are its parameters. Raises ConfigError for
+    an unknown role, for a missing flag that a role needs, and for a flag that no role takes.
+    """
+    roles = Roles(**{name: flags[name] for name in _CONNECTION_OPTIONS})
+    options = {  # the flags that were given
         name.replace("_", "-"): value
         for name, value in flags.items()
         if name not in ("roles", "json", *_CONNECTION_OPTIONS) and value not in (None, False)
@@ -140,17 +149,17 @@ def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
         role, equals, names = text.partition("=")
         if role not in _ROLES:
             raise ConfigError(f"There is no role {role!r}{did_you_mean_or_list(role, _ROLES)}")
-        method = getattr(maker, _ROLES[role])
+        method = getattr(roles, _ROLES[role])
         role_options = _options_by_parameter(method)
         accepted, values = set(role_options.values()), dict(options)
-        if equals:
+        if equals:  # ROLE=NAMES: the names in place of --stream, --bucket or --service
             option = next((option for option in _OBJECT_OPTIONS if option in accepted), None)
             if option is None:
                 raise ConfigError(f"{role} takes no stream, bucket or service: write only {role}.")
             values[option] = [name.strip() for name in names.split(",")]
             if not all(values[option]):
                 raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
-            accepted.remove(option)  # a flag of this name is for the other roles
+            accepted.remove(option)  # the flag itself is then for other roles
         for arguments in _list_arguments(role, method, role_options, values):
             permissions |= method(**arguments)
         unused -= accepted
@@ -160,7 +169,10 @@ def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
 
 
 def _options_by_parameter(method: Callable[..., Permissions]) -> dict[str, str]:
-    """The option of the command line for each parameter of a role's method."""
+    """Map each parameter of a role's method (of `Roles`) to its flag of `jetspark acl`.
+
+    The flags are without their dashes, as `dead-letters`.
+    """
     return {
         name: _OPTIONS_BY_PARAMETER.get(name, name.replace("_", "-"))
         for name in inspect.signature(method).parameters
@@ -173,17 +185,18 @@ def _list_arguments(
     role_options: Mapping[str, str],
     values: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """The arguments of each call of a role's method: a call for each stream, bucket or service.
+    """The keyword arguments of each call of a role's method, one for each stream or other object.
 
-    `role_options`: the option of each parameter; `values`: the values of options. Raises
-    ConfigError for a missing option.
+    The method grants the permissions of one stream, bucket or service, of which the user may name
+    several. `role_options`: the flag of each parameter of the method; `values`: the values of the
+    flags that the user gave. Raises ConfigError for a required flag that is missing.
     """
     parameters = inspect.signature(method).parameters
     for name, option in role_options.items():
         if option not in values and parameters[name].default is inspect.Parameter.empty:
             raise ConfigError(f"{role} needs --{option}.")
     arguments = {name: values[option] for name, option in role_options.items() if option in values}
-    # Not for a parameter `streams`, which takes all of them.
+    # A parameter `stream` takes one name of the list; `streams` takes all of them in one call.
     for name in _OBJECT_OPTIONS:
         if name in arguments:
             return [arguments | {name: value} for value in arguments[name]]

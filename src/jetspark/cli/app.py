@@ -35,9 +35,10 @@ _EXTRAS = {
 
 
 def make_app(called: str = "") -> cyclopts.App:
-    """The application with all its commands, none of them imported yet.
+    """Make the cyclopts application with all commands, whose modules are imported when needed.
 
-    `called`: the command on the command line, whose docstring becomes its full help.
+    `called`: the command that the user typed. Its full help is its docstring; that of the others is
+    a summary from `COMMANDS`, so that a list of all commands imports no module.
     """
     app = cyclopts.App(
         name="jetspark",
@@ -54,34 +55,37 @@ def make_app(called: str = "") -> cyclopts.App:
         result_action="return_value",
     )
     for position, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
-        more = {} if name == called else {"help": summary}
+        settings = {} if name == called else {"help": summary}
         if lines:
-            more["help_epilogue"] = _format_examples(lines)
+            settings["help_epilogue"] = _format_examples(lines)
         function = name.replace("-", "_")
-        app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=position, **more)
+        app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=position, **settings)
     return app
 
 
 def _name_flag(parameter: str) -> str:
-    """The flag of a parameter, as on all surfaces; underscores only keep it from Python's words."""
+    """The name of a parameter's flag: `on_bad_record` becomes `on-bad-record`.
+
+    An underscore at an end of the name only sets it apart from a word of Python.
+    """
     return flag_name(parameter.strip("_"))
 
 
 def _describe_default(default: Any) -> str | None:
-    """The default in the help; None shows none, as for switches."""
+    """The text of a flag's default for the help; None where none is shown, as for switches."""
     return None if default is False or default in (None, "", ()) else str(default)
 
 
 def _convert(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
-    """Convert values as cyclopts does, with two differences.
+    """Convert a flag's texts to the type `kind` as cyclopts does, with two differences.
 
-    A fraction is no whole number: cyclopts alone would round it. Lists of names may have commas
-    between them, too.
+    A fraction is refused as a whole number: cyclopts alone would round it. A list of names may be
+    one text with commas as well as several texts.
     """
     if kind == tuple[str, ...]:
         from jetspark.options.parsers import split_names
 
-        # An empty list would pass for none.
+        # An empty tuple would mean that the flag is not given; the empty name is refused later.
         return split_names(",".join(token.value for token in tokens)) or ("",)
     if kind in (int, int | None):
         for token in tokens:
@@ -107,11 +111,12 @@ def run(arguments: Sequence[str]) -> int:
         return WRONG_USAGE
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
-            console.give_up_output()
-        advice = no_server_advice(error) if arguments[:1] != ["run"] else ""  # its file names one
+            console.give_up_output()  # or Python would try to write it again at its exit
+        # `jetspark run` takes no --server: the pipeline's file names the server.
+        advice = no_server_advice(error) if arguments[:1] != ["run"] else ""
         sentence = f"{error.sentence(on_command_line)}{advice}"
         sentence = "\n".join([sentence, *getattr(error, "__notes__", ())])
-        print_refusals(except_in=sentence)
+        print_refusals(except_in=sentence)  # refusals by the server that are not in the sentence
         console.fail(sentence)
         return FAILED
     except ModuleNotFoundError as missing:
@@ -143,13 +148,17 @@ def _print_usage_error(error: cyclopts.CycloptsError) -> None:
 
 
 def no_server_advice(error: JetsparkError) -> str:
-    """Advice for an error that means that no server answers; "" for any other error."""
+    """The advice to start or name a server, for an error that none answers; else ""."""
     unreachable = isinstance(error, NoServersError | ServerRefusedError)
     return " Start one with `jetspark server`, or name yours with --server." if unreachable else ""
 
 
 def _move_server_to_end(arguments: Sequence[str]) -> list[str]:
-    """The command line, in which a flag for the server may stand before the command."""
+    """Move a flag for the server from before the command, where users may write it, behind it.
+
+    `-s URL pub orders 1` becomes `pub orders 1 -s URL`, as cyclopts expects. Behind `--` everything
+    is an argument, so the flag goes before that.
+    """
     first = next(iter(arguments), "")
     if first.partition("=")[0] not in ("-s", "--server", "--context"):
         return list(arguments)
@@ -160,14 +169,17 @@ def _move_server_to_end(arguments: Sequence[str]) -> list[str]:
 
 
 def version_text() -> str:
-    """The version and the kernel; on a second line, why that is not the faster one."""
+    """The text of --version: the version, and whether the decode kernel is C or plain Python.
+
+    A second line gives advice if the C kernel, which is faster, should be there but is not.
+    """
     from jetspark.version import __version__
     from jetspark.wire.kernel import IMPLEMENTATION
 
     if IMPLEMENTATION == "c":
         return f"jetspark {__version__} (C kernel)"
     version = f"jetspark {__version__} (plain-Python kernel)"
-    # Free-threaded Python has no C kernel yet.
+    # Plain Python was asked for, or this is a free-threaded Python, which has no C kernel yet.
     if os.environ.get("JETSPARK_KERNEL") == "python" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return version
     return (
@@ -271,15 +283,18 @@ _sort_keys = count()
 
 
 def group(name: str, *lines: str) -> cyclopts.App:
-    """A group of commands, with examples below its help."""
+    """Make a group of commands, such as `jetspark stream`, with examples (`lines`) in its help."""
     return cyclopts.App(name=name, help=COMMANDS[name][0], help_epilogue=_format_examples(lines))
 
 
 def command(of: cyclopts.App, *lines: str) -> Callable[[F], F]:
-    """Add a command to a group, with examples; the help has the order of the code."""
+    """A decorator that adds a function to the group `of` as a command, with examples (`lines`).
+
+    The help lists the commands in the order of the code.
+    """
     return of.command(sort_key=next(_sort_keys), help_epilogue=_format_examples(lines))
 
 
 def _format_examples(lines: Sequence[str]) -> str:
-    """The end of the help of a command."""
+    """The examples at the end of a command's help."""
     return "\n".join(["Examples:", "```", *lines, "```"])

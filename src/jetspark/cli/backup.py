@@ -63,7 +63,8 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonFlag = False)
     counts: Counter[str] = Counter()
     ends: dict[str, tuple[int, datetime]] = {}
     columns = ("subject", "seq", "timestamp")
-    for batch in _read_with_progress(opened, _parse_subjects(subjects), columns, "reading"):
+    patterns = _parse_subjects(subjects)
+    for batch in _read_with_progress(opened, patterns, columns, description="reading"):
         for pair in batch.column("subject").value_counts().to_pylist():
             counts[pair["values"]] += pair["counts"]
         seqs, times = batch.column("seq"), batch.column("timestamp")
@@ -143,12 +144,17 @@ def extract(
     schema, patterns = schema_of(COLUMNS), _parse_subjects(subjects)
     rows = 0
     try:
-        # A temporary folder, since the next command can see whether its process still lives.
+        # In a temporary folder, since the next command removes those that killed processes left.
         with temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
             part = hidden / "part"
             with part.open("xb") as file, pq.ParquetWriter(file, schema) as writer:
                 for batch in _read_with_progress(
-                    opened, patterns, COLUMNS, f"writing {target}", start, end
+                    opened,
+                    patterns,
+                    COLUMNS,
+                    description=f"writing {target}",
+                    start=start,
+                    end=end,
                 ):
                     writer.write_batch(batch)
                     rows += batch.num_rows
@@ -165,7 +171,7 @@ def extract(
 
 
 def _parse_new_file(to: str) -> Path:
-    """The path of --to. Raises ConfigError unless it is a new file on this machine."""
+    """The path of --to, the file to write. Raises ConfigError for a URI or an existing file."""
     if not to.strip():
         raise ConfigError("--to is empty: name a new file.")
     if "://" in to:
@@ -179,7 +185,10 @@ def _parse_new_file(to: str) -> Path:
 
 
 def _parse_subjects(text: str | None) -> tuple[str, ...]:
-    """The filters of --subjects; none without the flag. Raises ConfigError, BadSubjectError."""
+    """The subject filters of the flag --subjects; none without it.
+
+    Raises ConfigError, BadSubjectError.
+    """
     return () if text is None else parse_option(parse_subjects, "subjects", text)
 
 
@@ -187,15 +196,18 @@ def _read_with_progress(
     opened: Backup,
     subjects: tuple[str, ...],
     columns: tuple[str, ...],
+    *,
     description: str,
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read batches of a backup; a bar on the terminal counts the messages.
+    """Read messages of a stream's backup in Arrow batches, with a progress bar on the terminal.
 
+    Yields the messages under `subjects` from sequence `start` to before `end`, with these columns.
     `description`: the label of the bar.
     """
     opened.check_subjects("--subjects", subjects)
+    # Messages that were removed during the backup are no error here: commands tell their number.
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
     text = "{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"
     total = opened.facts.messages

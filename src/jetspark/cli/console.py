@@ -35,9 +35,16 @@ class OutputError(errors.JetsparkError):
 
 
 class _StandardOutput:
-    """The current `sys.stdout`; a failure raises OutputError, or SystemExit when nobody reads."""
+    """The file that commands print to: whatever `sys.stdout` is at that moment.
+
+    A failure raises OutputError, or SystemExit when nobody reads the output any more.
+    """
 
     def write(self, text: str) -> int:
+        """Write a text, as every file does; returns its length.
+
+        An empty text, which rich writes of its own accord, is no error if the output is closed.
+        """
         if text:
             _check_open()
         with _output_errors():
@@ -52,7 +59,7 @@ class _StandardOutput:
 
 
 def _check_open() -> None:
-    """Raise OutputError without a standard output: Python has None for one that is closed."""
+    """Raise OutputError if standard output is closed: Python then has None for it."""
     if sys.stdout is None:
         raise OutputError("Cannot write to standard output: it is closed.")
 
@@ -64,26 +71,35 @@ def _stdout() -> Any:
 
 @contextlib.contextmanager
 def _output_errors() -> Iterator[None]:
-    """Turn an error of the block into OutputError, or SystemExit when nobody reads."""
+    """Turn an OSError of the block, which writes to standard output, into OutputError.
+
+    When nobody reads the output any more (a broken pipe), the command exits silently instead.
+    """
     try:
         yield
     except BrokenPipeError:
-        out.on_broken_pipe()  # like rich
+        out.on_broken_pipe()  # raises SystemExit; rich calls it for its own writes
     except OSError as error:
         reason = error.strerror or error
         raise OutputError(f"Cannot write to standard output: {reason}.") from error
 
 
 class _Console(Console):
+    """A console of rich that prints no control characters of texts, and exits at a broken pipe."""
+
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more: exit silently, with the code of a tool that SIGPIPE killed."""
+        """Exit silently, as nobody reads the output: with the code of a tool killed by SIGPIPE."""
         give_up_output()
         raise SystemExit(_BROKEN_PIPE)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """rich's rendering, whose text has escapes for control characters (`escape_controls`)."""
+        """Render as rich does, but with escapes for control characters in the texts.
+
+        Without that, a message's text could control the terminal. Segments of rich's own control
+        codes stay as they are.
+        """
         for segment in super().render(renderable, options):
             yield (
                 segment if segment.control else segment._replace(text=escape_controls(segment.text))
@@ -91,20 +107,20 @@ class _Console(Console):
 
 
 def escape_controls(text: str) -> str:
-    """The text with control characters as escapes; line ends and tabs stay."""
+    """Replace the control characters of a text by escapes such as \\x1b, but no line end or tab."""
     return _replace_controls(text, lambda c: c.encode("unicode_escape").decode())
 
 
 def escape_to_line(text: str) -> str:
-    """The text on one line: control characters, line ends and tabs as escapes.
+    """Put a text on one line: control characters, line ends and tabs become escapes.
 
-    A name or value with a line end would look like further lines of ours.
+    Otherwise a name or value with a line end could imitate further lines of the command's output.
     """
     return escape_controls(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _replace_controls(text: str, escape: Callable[[str], str]) -> str:
-    """The text with `escape` of each control character but line ends and tabs."""
+    """Replace each control character of a text, but no line end or tab, by its `escape`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else escape(c) for c in text)
@@ -113,8 +129,11 @@ def _replace_controls(text: str, escape: Callable[[str], str]) -> str:
 # No highlighting, since rich would colour digits at random. Lines are not wrapped at the terminal's
 # width (soft_wrap below), since people copy URLs and paths from them.
 def _make_console(*, stderr: bool) -> Console:
-    """A console with colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or a dumb
-    terminal."""
+    """Make rich's console for standard output or standard error.
+
+    It has colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or on a dumb
+    terminal, which can only print lines.
+    """
     style: dict[str, Any] = {}
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
@@ -140,7 +159,10 @@ def finish() -> None:
 
 
 def give_up_output() -> None:
-    """After a failure, drop the buffered text, so that the exit does not try it again."""
+    """Drop the text that standard output still buffers, after writing it has failed.
+
+    Python flushes the buffer when it exits: that now goes to the null device, and cannot fail.
+    """
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _stdout().fileno())
@@ -164,13 +186,14 @@ def say_json(document: Any, *, indent: bool = False) -> None:
         text = msgspec.json.format(msgspec.json.encode(document)).decode()
     else:
         text = json.dumps(document, ensure_ascii=False)
+    # The encoders leave some control characters as they are, such as DEL.
     out.file.write(_replace_controls(text, lambda c: json.dumps(c)[1:-1]) + "\n")
     finish()
 
 
 def write_bytes(data: bytes) -> None:
     """Write bytes unchanged on standard output, for --raw."""
-    finish()
+    finish()  # texts that were printed before come first
     _check_open()
     with _output_errors():
         sys.stdout.buffer.write(data)
@@ -178,19 +201,22 @@ def write_bytes(data: bytes) -> None:
 
 
 def warn(text: str, level: str = "info") -> None:
-    """Print lines on standard error."""
+    """Print lines on standard error; as JSON with this `level` if JETSPARK_LOG=json."""
     if not _print_log_document(text, level):
         err.print(Text(text), soft_wrap=True)
 
 
 def fail(sentence: str) -> None:
-    """Print one red sentence on standard error."""
+    """Print one red sentence on standard error; as JSON if JETSPARK_LOG=json."""
     if not _print_log_document(sentence, "error"):
         err.print(Text(escape_controls(sentence), style="red"), soft_wrap=True)
 
 
 def _print_log_document(text: str, level: str) -> bool:
-    """Print the text as JSON on one line if JETSPARK_LOG=json; returns whether it is."""
+    """Print a text on standard error as a line of JSON if JETSPARK_LOG=json.
+
+    Returns False, and prints nothing, without that setting: the caller then prints the text.
+    """
     if os.environ.get("JETSPARK_LOG") != "json":
         return False
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -212,12 +238,12 @@ class Outcome:
     as_json: bool = False
 
     def note(self, sentence: str) -> None:
-        """Print a line on standard error during the work."""
+        """Print a line on standard error during the work, unless --quiet."""
         if not self.quiet:
             warn(sentence)
 
     def report(self, *sentences: str, **facts: object) -> None:
-        """Print the result: sentences for people, or facts for programs."""
+        """Print the result of the command: the facts as JSON with --json, else the sentences."""
         if self.as_json:
             say_json(facts)
         elif not self.quiet:

@@ -44,7 +44,7 @@ def ls(
 
 
 def _describe_kind(config: ConsumerConfig) -> str:
-    """The kind of a consumer: pull or push, and whether it is ephemeral."""
+    """The kind of a consumer as a text: "pull" or "push", with ", ephemeral" if it is that."""
     kind = "push" if config.deliver_subject else "pull"
     return kind if config.durable_name else f"{kind}, ephemeral"
 
@@ -66,7 +66,7 @@ def info(
 
 
 def _describe_consumer(info: ConsumerInfo) -> dict[str, object]:
-    """What `info` prints of a consumer: configuration and position, by label."""
+    """The configuration and position of a consumer as `consumer info` prints them, by label."""
     config = info.config
     filters = config.filter_subjects or [config.filter_subject or ">"]
     return {

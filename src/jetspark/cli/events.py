@@ -48,6 +48,7 @@ def events(
     """
 
     def show(event: Event) -> None:
+        """Print one event, as JSON or as a line for people."""
         if json:
             console.say_json(to_wire(event))
         else:
@@ -55,6 +56,7 @@ def events(
 
     @asynccontextmanager
     async def open_events(nc: Client) -> AsyncIterator[Events]:
+        """Check the names, then subscribe to the events."""
         await _check_names(nc, stream, consumer)  # first, since its requests are events, too
         async with nc.jetstream().events(kinds=kind, stream=stream, consumer=consumer) as events:
             yield events
@@ -63,9 +65,13 @@ def events(
 
 
 async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> None:
-    """Raise an error for a stream or consumer that there is not, unless this user may not ask."""
+    """Raise an error, with a hint, for a stream or consumer that does not exist.
+
+    None means any. Nothing is checked if this user may not ask, or without JetStream.
+    """
 
     async def check(js: JetStream) -> None:
+        """Ask for the consumer of the stream, for the stream, or for a consumer of any stream."""
         if stream is not None and consumer is not None:
             await js.consumer_info(stream, consumer)
         elif stream is not None:
@@ -83,31 +89,34 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
 
 
 def _format_event(event: Event) -> Text:
-    """A line: local time, kind, stream and consumer, then the other fields as name=value."""
+    """Format an event as a line: local time, kind, stream > consumer, then name=value pairs."""
     time = event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.timestamp else ""
-    named = [getattr(event, attribute, None) for attribute in ("stream", "consumer")]
+    names = [getattr(event, attribute, None) for attribute in ("stream", "consumer")]
     return Text.assemble(
         (f"{time:12}  ", "dim"),
         (f"{event.kind}  ", "bold"),
-        " > ".join(name for name in named if name),
+        " > ".join(filter(None, names)),
         ("".join(f"  {name}={value}" for name, value in _other_fields(event)), "dim"),
     )
 
 
 def _other_fields(event: Event) -> Iterator[tuple[str, str]]:
-    """Names and texts of the fields that a line has at its end."""
+    """The name and the text of each field that stands at the end of an event's line.
+
+    Fields that are empty, too long, or printed first are left out.
+    """
     for name in field_names(type(event)):
         value = getattr(event, name)
         if value not in (None, []) and name not in _FIELDS_PRINTED_FIRST | _FIELDS_TOO_LONG:
             yield name, _format_value(value)
-    for name, value in event.extra.items():
+    for name, value in event.extra.items():  # fields that jetspark does not know
         yield name, _format_value(value)
     if isinstance(event, ApiAuditEvent) and event.error is not None:
         yield "error", event.error.description
 
 
 def _format_value(value: Any) -> str:
-    """The value of a field as a short text."""
+    """Format the value of an event's field as a short text."""
     if isinstance(value, Caller):
         return f"{value.user or value.name or value.id}@{value.acc}"
     if isinstance(value, StreamState):

@@ -33,7 +33,10 @@ MetricsOption: TypeAlias = Annotated[
 
 
 def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """Parse texts name=value of a repeated flag. Raises ConfigError."""
+    """Parse the texts name=value of a flag that may be given again; None: it was not given.
+
+    `option`: the flag, for the ConfigError about a text without a name or an equals sign.
+    """
     values = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -44,13 +47,16 @@ def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 def check_replicas(replicas: int | None) -> None:
-    """Raise ConfigError below 1, since servers take 0 for 1."""
+    """Raise ConfigError for a number of replicas below 1, since servers take 0 for 1."""
     if replicas is not None:
         check_whole("--replicas", replicas)
 
 
 def confirm(question: str, force: bool) -> None:
-    """Ask on the terminal unless --force is given. Raises ConfigError without a yes."""
+    """Ask a yes-or-no question on the terminal, unless --force is given.
+
+    Raises ConfigError for any answer but yes, and without a terminal.
+    """
     if force:
         return
     if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
@@ -61,6 +67,6 @@ def confirm(question: str, force: bool) -> None:
 
 
 def check_json_or_raw(*, as_json: bool, raw: bool) -> None:
-    """Raise ConfigError for both --json and --raw."""
+    """Raise ConfigError if a command is given both --json and --raw."""
     if as_json and raw:
         raise ConfigError("Give --json or --raw, not both.")

@@ -15,19 +15,20 @@ from jetspark.files import Hold, remove_left
 
 @contextmanager
 def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A new folder in `parent`, by default the system's temporary folder; removed at the end.
+    """Create a folder for the block in `parent`, by default the system's temporary folder.
 
-    Also removes those that killed processes left. It chooses the name before it creates the folder:
-    with `mkdtemp` a signal could raise its exception in between, and the name would be lost.
+    It is removed at the end, and so are folders of this prefix that killed processes left.
     """
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_left(parent, re.compile(rf"{re.escape(prefix)}[0-9a-f]{{16}}"))
+    # The name comes before the folder: with `mkdtemp` a signal could raise its exception between
+    # the creation and the assignment, and nobody would remove the folder.
     folder = parent / f"{prefix}{secrets.token_hex(8)}"
     hold = None
     try:
         folder.mkdir(0o700)
-        hold = Hold(folder)
+        hold = Hold(folder)  # marks the folder as in use, until this process ends
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,13 +12,16 @@ def format_count(count: int, thing: str) -> str:
 
 
 def describe_left_out(messages: int) -> str:
-    """A sentence about messages that are no rows by their format."""
+    """A sentence about the number of messages that become no rows, as their format has it.
+
+    Debezium's heartbeats, for example, are not changes of rows.
+    """
     reason = "as Debezium's that are no changes (tombstones, heartbeats and others)"
     return f"{format_count(messages, 'message')} left out, {reason}."
 
 
 def format_size(count: int) -> str:
-    """Bytes in a suitable unit, such as 1.5 MiB."""
+    """Format a number of bytes in a suitable unit, such as 1.5 MiB."""
     amount, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:

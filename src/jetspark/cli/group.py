@@ -59,6 +59,7 @@ def info(
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
+        """Fetch the groups of this name: two if a static and an elastic one share it."""
         groups = await _list_groups(js, stream)
         chosen = [group for group in groups if group.name == name]
         if not chosen:
@@ -73,13 +74,13 @@ def info(
 
 
 def _describe_group(document: dict[str, Any]) -> dict[str, object]:
-    """What `info` prints of a group above its members, by label."""
+    """The facts that `group info` prints of a consumer group above its members, by label."""
     facts = {name: document[name] for name in ("group", "kind", "stream", "partitions")}
     return facts | {"subjects": ", ".join(document["subjects"])}
 
 
 async def _list_groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
-    """The consumer groups of a stream, sorted by name."""
+    """List the consumer groups of a stream, static and elastic ones, sorted by name."""
     await js.stream_info(stream)  # raises for a missing stream
     groups: list[StaticGroup | ElasticGroup] = [
         await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
@@ -89,7 +90,11 @@ async def _list_groups(js: JetStream, stream: str) -> list[StaticGroup | Elastic
 
 
 async def _make_document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
-    """The document of --json: the group, its members, which are active, and their partitions."""
+    """Describe a consumer group for --json and for the tables that people read.
+
+    The document has the group's facts and, for each member, whether it is active and its
+    partitions.
+    """
     from jetspark.groups import ElasticGroup
     from jetspark.groups.documents import members_of
 

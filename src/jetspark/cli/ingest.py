@@ -72,7 +72,10 @@ class TargetFlags:
     """Option of the storage or the catalog, as name=value (AWS_REGION=…); may be given again."""
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `spark.pipelines.ingest.Ingest`. Raises ConfigError."""
+        """These flags as keyword arguments of `Ingest`, which fills the table. Raises ConfigError.
+
+        `to` is not among them.
+        """
         return {
             "json_schema": self.json_schema,
             "format": self.format,
@@ -144,7 +147,8 @@ def ingest(
         **spark_texts(source),
         **scopes.schema_texts(payloads),
     }
-    if messages.bucket and table.keys:  # keys to read, since the key of the table is known
+    # With a bucket, --keys are the keys to read: the table's key is always that of the bucket.
+    if messages.bucket and table.keys:
         options["keys"] = spark_text(table.keys)
         table = replace(table, keys=())
     if payloads.decode == "debezium":
@@ -180,7 +184,7 @@ def ingest(
         watch.lineage = lineage_of(f"ingest {job.to}", [job.source], tables, run.follow)
     job.check_preconditions()
     removed = 0
-    # A run without news has its events, too.
+    # Spark is started if there is something to read. OpenLineage gets events of every run.
     if run.follow or run.lineage or not job.has_nothing_new():
         removed = _run_query(job, stream, watch, spark, settings)
     _report(job, stream, watch, removed)
@@ -192,7 +196,7 @@ def ingest(
 def _check_flags(
     messages: RangeFlags, payloads: PayloadScope, target: TargetFlags, run: RunFlags
 ) -> None:
-    """Raise ConfigError for flags that contradict each other."""
+    """Raise ConfigError for flags of `jetspark ingest` that contradict each other."""
     if messages.end is not None and run.follow:
         raise ConfigError("--end is for a run that ends: leave it out, or --follow.")
     if messages.end is not None and messages.bucket:
@@ -218,12 +222,16 @@ def _check_flags(
 def _run_query(
     job: Ingest, stream: str, watch: Watch, flags: SparkFlags, settings: Mapping[str, str]
 ) -> int:
-    """Run the query; returns how many rows were removed, of keys that the bucket has no longer."""
+    """Run Spark's query that turns the stream or bucket into the table, until its end or a signal.
+
+    Returns how many rows were removed because the bucket no longer has their keys.
+    """
     from jetspark.spark.queries.checkpoint_lock import locked
 
     removed = 0
 
     def remove_gone_keys() -> None:
+        """Remove rows of keys that expired without a message, by comparing table and bucket."""
         nonlocal removed
         removed += job.remove_gone_keys()
 
@@ -244,6 +252,7 @@ def _run_query(
             {job.to: query},
             stop,
             meanwhile=remove_gone_keys if job.follow else None,
+            # A query ends when its table gets columns for new fields; a new one goes on from there.
             restart=lambda ended: job.start(spark) if job.has_evolved(ended) else None,
         )
         if not job.follow:
@@ -252,12 +261,16 @@ def _run_query(
 
 
 def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
-    """Print the result of a run, also of one that found nothing new and started no query."""
+    """Print the result of a run, also of one that found nothing new and started no query.
+
+    `removed`: rows of keys that the bucket no longer has.
+    """
     from jetspark.spark.queries.progress import QueryProgress
 
     progress = watch.progress.get(job.to, QueryProgress())
     rows, quarantined, left_out = progress.rows, progress.quarantined, progress.left_out
     sentences = []
+    # If all messages went into the quarantine, only that is said.
     if watch.stopped is not None and (rows or not quarantined):
         sentences.append(watch.stop_sentence)
     elif rows or not quarantined:
@@ -273,8 +286,9 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
 
 
 def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
-    """Print the schema of a sample of messages for each table, as --json-schema takes it.
+    """Infer a schema from a sample of messages and print it, as --json-schema takes it.
 
+    A template of tables gets a schema for each table that the sample has rows for.
     `source`: the options of the source; `to`: the table, a template of tables, or None;
     `messages`: the size of the sample.
     """
@@ -287,7 +301,7 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
     if not schemas:
         outcome.note("There are no messages to look at.")
     for sample in schemas:
-        if sample.table != to:
+        if sample.table != to:  # one of the tables of a template
             say(f"# {sample.table or 'no table'}")
         outcome.note(f"{format_count(sample.messages, 'message')} looked at.")
         for remark in sample.remarks:
@@ -297,17 +311,21 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
 
 
 def batch_limits(source: SourceScope, *, bucket: bool) -> Mapping[str, str]:
-    """The options that limit a batch; none where the user has set a limit."""
+    """The options of the source that limit a micro-batch by default.
+
+    There are none if the user has set a limit, or reads the first batch from a snapshot.
+    """
     if source.max_offsets_per_trigger is not None:
         return {}
     if bucket:
         return _BUCKET_BATCH_LIMITS
-    # A snapshot is of the whole stream, and only the first batch comes through one.
+    # A snapshot always has the whole stream, and only the first batch is read from it: with a limit
+    # that batch would take few of its messages.
     return _BATCH_LIMITS if source.backfill == SourceScope.backfill else {}
 
 
 def describe_result(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
-    """The result of a complete run.
+    """The sentence about the result of a run that was not stopped.
 
     `merged`: the rows were changes, of a bucket or with keys; `removed`: rows of keys that the
     bucket no longer has.

@@ -40,7 +40,7 @@ def _bucket_name(status: BucketStatus) -> str:
 
 
 async def _open_bucket(nc: Client, name: str) -> Bucket:
-    """Raise ConfigError for a missing bucket, with the nearest name."""
+    """Open a Key-Value bucket. Raises ConfigError for a missing one, with the nearest name."""
     js = nc.jetstream()
     try:
         return await js.bucket(name)
@@ -133,11 +133,15 @@ def watch(
             yield current_values_first(watcher)
 
     async def current_values_first(watcher: Watcher) -> AsyncIterator[Entry]:
-        first = True
+        """Pass on the entries of a watcher; warn if the bucket has no current value.
+
+        The watcher first gives the current values, then None as their end, then the changes.
+        """
+        first = True  # nothing has come yet
         async for entry in watcher:
             if entry is not None:
                 yield entry
-            elif first and not json:  # the end of the current values
+            elif first and not json:  # None comes first: there are no current values
                 condition = f" that matches {' or '.join(keys)}" if keys else ""
                 console.warn(f"Bucket {bucket} has no key{condition} yet.")
             first = False
@@ -148,7 +152,7 @@ def watch(
 
 
 def _show_entry(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
-    """Print one revision of a key: for people, as a line of JSON, or only its value."""
+    """Print one revision of a key: for people, as a line of JSON, or only its value (`raw`)."""
     if raw:
         write_bytes(entry.value)
     elif as_json:
@@ -165,9 +169,9 @@ def _show_entry(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
 
 
 def _make_document(entry: Entry) -> dict[str, Any]:
-    """The document of --json, with value, or value_base64 for one that is not UTF-8.
+    """Describe one revision of a key for --json.
 
-    A deletion has neither.
+    It has `value`, or `value_base64` if that is not UTF-8; a deletion has neither.
     """
     document: dict[str, Any] = {
         "bucket": entry.bucket,

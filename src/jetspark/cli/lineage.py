@@ -42,7 +42,13 @@ Lineage: TypeAlias = Callable[[Rows], AbstractContextManager[Callable[[], None]]
 def lineage_of(
     job: str, sources: Iterable[SourceOptions | None], sinks: Sinks, follow: bool
 ) -> Lineage:
-    """Make the context that `Watch` enters around a run. Raises ConfigError without a target."""
+    """Prepare the OpenLineage events of a run: which job it is, what it reads and writes.
+
+    Returns a context that sends an event at its beginning and at its end; `Watch` enters it around
+    the run. It takes a function that returns the rows of each sink so far, and yields a function
+    that sends an event in between. `sinks`: by name of the query that writes them. `follow`: a
+    signal is the normal end of the run. Raises ConfigError without a target for the events.
+    """
     client, run = _make_client(), str(generate_new_uuid())
     openlineage_job = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
     inputs = [
@@ -53,7 +59,13 @@ def lineage_of(
 
     @contextmanager
     def report_run(rows: Rows) -> Iterator[Callable[[], None]]:
+        """Send the event START, and at the end of the run COMPLETE, ABORT (by a signal) or FAIL.
+
+        Yields a function that sends RUNNING. `rows`: returns the rows of each sink so far.
+        """
+
         def emit(state: RunState, **facets: Any) -> None:
+            """Send one event with the rows so far; a failure is only logged."""
             try:
                 event = RunEvent(
                     eventType=state,
@@ -71,7 +83,7 @@ def lineage_of(
         emit(RunState.START)
         try:
             yield partial(emit, RunState.RUNNING)
-        except StopRequested:
+        except StopRequested:  # a signal, which with --follow is the normal end
             emit(RunState.COMPLETE if follow else RunState.ABORT)
             raise
         except BaseException as error:
@@ -87,7 +99,11 @@ def lineage_of(
 
 
 def _make_client() -> OpenLineageClient:
-    """A client by the library's configuration. Raises ConfigError without a target."""
+    """Make a client of OpenLineage by that library's own configuration.
+
+    Raises ConfigError without a target for the events, and for a file openlineage.yml in the
+    current folder, which the library would take although others may have written it.
+    """
     file = Path("openlineage.yml")
     if os.path.lexists(file) and not Path(os.environ.get("OPENLINEAGE_CONFIG", "")).is_file():
         raise ConfigError(
@@ -101,7 +117,7 @@ def _make_client() -> OpenLineageClient:
         raise ConfigError(
             f"--lineage: the configuration of OpenLineage is wrong: {error}"
         ) from error
-    if kind == "console":
+    if kind == "console":  # the library's default without a configuration
         raise ConfigError(
             "--lineage: set OPENLINEAGE_URL, or write ~/.openlineage/openlineage.yml."
         )
@@ -114,7 +130,10 @@ def _name_server(connection: ConnectOptions) -> str:
 
 
 def _describe_outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
-    """The datasets that a run writes, with the rows so far of each sink, and tables' columns."""
+    """Describe what a run writes as datasets of OpenLineage, with rows so far and columns.
+
+    `sinks`: streams, buckets and tables by the name of their query; `rows`: by the same names.
+    """
     statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
     for name, sink in sinks.items():
         count = statistics.OutputStatisticsOutputDatasetFacet(rows.get(name))
@@ -123,10 +142,11 @@ def _describe_outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputD
             yield OutputDataset(
                 _name_server(sink.connection), sink.bucket or sink.stream, **outputs
             )
-        elif sink is not None and sink.tables:  # their rows are counted together
+        elif sink is not None and sink.tables:  # several tables, whose rows are counted together
             options = [routed.options for routed in sink.tables]
             yield from _describe_outputs({str(table.name): table for table in options}, {})
         elif sink is not None:
+            # A template of tables (`route`) is described without columns.
             table = None if sink.route else find_table(sink.format, sink.name)
             fields = [] if table is None else table.schema
             columns = [schema.SchemaDatasetFacetFields(f.name, str(f.type)) for f in fields]
@@ -135,7 +155,10 @@ def _describe_outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputD
 
 
 def _dataset_name(sink: LakehouseOptions) -> tuple[str, str]:
-    """Namespace and name: files as OpenLineage names them, tables of a catalog by its name."""
+    """The namespace and the name of a table in OpenLineage.
+
+    A folder is named by its URL or path, a catalog's table by the catalog and its identifier.
+    """
     if sink.name.path is None:
         return str(sink.name.catalog), str(sink.name.identifier)
     url = urlsplit(absolute_path(sink.name.path))

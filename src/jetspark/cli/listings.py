@@ -26,7 +26,8 @@ def show_list(
 ) -> None:
     """Print a table with a row for each item, or one JSON array of their documents.
 
-    `columns`: the cell of an item, by heading; `document`: the JSON document of an item.
+    `columns`: for each heading a function that makes the cell of an item; `document`: makes the
+    JSON document of an item.
     """
     if as_json:
         say_json([document(item) for item in items], indent=True)
@@ -46,7 +47,8 @@ def show_infos(
 ) -> None:
     """Print for each item its facts and a table of its parts, or one JSON array of all items.
 
-    `document`: the JSON document of an item.
+    For example: a service's instances, each with its endpoints. `columns`: for each heading of that
+    table a function that makes the cell of a part; `document`: makes the JSON document of an item.
     """
     if as_json:
         show_list(items, {}, as_json=True, document=document)
@@ -61,7 +63,7 @@ def show_infos(
 
 
 def show_result(result: str | dict[str, object], document: object, *, as_json: bool) -> None:
-    """Print a sentence or facts for people, or a JSON document."""
+    """Print the result of a command: a sentence or facts by label, or with --json a document."""
     if as_json:
         say_json(document, indent=True)
     elif isinstance(result, str):
@@ -71,10 +73,11 @@ def show_result(result: str | dict[str, object], document: object, *, as_json: b
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
-    """Print columns as wide as their longest cell, all but the first right-justified.
+    """Print a table whose columns are as wide as their longest cell.
 
-    On a terminal that is too narrow the widest are cut, but not the first one, which names what the
-    row is about, and none so far that different cells look equal.
+    All columns but the first are right-justified. On a terminal that is too narrow, the widest
+    columns are cut; but never the first, which names what the row is about, and none so far that
+    cells that differ would look equal.
     """
     cells = [headings, *(tuple(escape_to_line(str(cell)) for cell in row) for row in rows)]
     columns = list(zip(*cells, strict=True))
@@ -86,7 +89,11 @@ def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
 
 
 def _narrow(widths: list[int], columns: list[tuple[str, ...]], max_width: int) -> None:
-    """Reduce the widest of the widths until all fit, or no column can be cut any more."""
+    """Reduce the columns' widths, in place, until their sum is `max_width` at most.
+
+    Each step takes one character from the widest column that may still be cut; without such a
+    column the table stays too wide. The first column is never cut.
+    """
     min_widths = [widths[0], *map(_find_min_width, columns[1:])]
     while sum(widths) > max_width:
         wide = [index for index, width in enumerate(widths) if width > min_widths[index]]
@@ -96,7 +103,10 @@ def _narrow(widths: list[int], columns: list[tuple[str, ...]], max_width: int) -
 
 
 def _find_min_width(column: Sequence[str]) -> int:
-    """The least width at which cells that differ still look different when they are cut."""
+    """The least width of a column at which cells that differ still look different when cut.
+
+    Columns are not cut to less than `_MIN_WIDTH` characters.
+    """
     width, distinct = max(map(cell_len, column)), len({*column})
     while width > _MIN_WIDTH and len({_cut_cell(cell, width - 1) for cell in column}) == distinct:
         width -= 1
@@ -109,7 +119,7 @@ def _cut_cell(cell: str, width: int) -> str:
 
 
 def _pad_cells(row: Iterable[str], widths: list[int]) -> Iterator[str]:
-    """The cells in their widths: the first one left-justified, the others right-justified."""
+    """Cut or pad the cells of a row to their widths; all but the first are right-justified."""
     for index, (text, width) in enumerate(zip(row, widths, strict=True)):
         cell = _cut_cell(text, width)
         padding = " " * (width - cell_len(cell))
@@ -117,7 +127,7 @@ def _pad_cells(row: Iterable[str], widths: list[int]) -> Iterator[str]:
 
 
 def show_facts(facts: Mapping[str, object], *, title: Text | None = None) -> None:
-    """Print names and values in lines, without empty values; below a title, if any."""
+    """Print facts in lines of a name and a value; those without a value are left out."""
     texts = {
         name: escape_to_line(str(value)) for name, value in facts.items() if value not in (None, "")
     }

@@ -21,15 +21,24 @@ _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 
 
 class _LogPrinter(logging.Handler):
-    """Prints records, but keeps refusals by the server back until `print_refusals`."""
+    """Prints jetspark's log records on standard error, most of them at once.
+
+    A refusal (the server's, of a subject that the user may not use, or for lack of a stream) is
+    kept back until `print_refusals`: it often becomes the command's error, and is then printed as
+    that.
+    """
 
     def __init__(self) -> None:
+        """Begin with refusals kept back, in `waiting_refusals`; `prints_refusals` ends that."""
         super().__init__(logging.INFO)
         self.waiting_refusals: list[str] = []
         self.prints_refusals = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record now, or keep it back."""
+        """Print a log record; or keep it back if it is about a refusal by the server.
+
+        Such a record has the error, of a missing permission or stream, among its arguments.
+        """
         text = self.format(record)
         is_refusal = any(isinstance(argument, _REFUSALS) for argument in record.args or ())
         if is_refusal and not self.prints_refusals:
@@ -43,7 +52,11 @@ _printer = _LogPrinter()
 
 @contextmanager
 def printing_log() -> Iterator[None]:
-    """Print the log during the block, unless the program configured logging."""
+    """Print jetspark's log on standard error during the block, which is a whole command.
+
+    Refusals by the server (no permission for a subject, no stream for it) are kept back meanwhile,
+    and printed at the end. Does nothing if the program around it has configured logging.
+    """
     if _logger.hasHandlers():
         yield
         return
@@ -56,13 +69,17 @@ def printing_log() -> Iterator[None]:
 
 
 def print_refusals(*, except_in: str = "", at_once: bool = False) -> None:
-    """Print each waiting refusal once, except those within the sentence `except_in`.
+    """Print the server's refusals that the log has kept back so far, each once.
 
-    `at_once`: print further ones as they come.
+    A refusal is an error such as "no permission to publish to S", which a command often ends with.
+    `except_in`: an error's sentence that the user sees anyway; refusals in it are left out.
+    `at_once`: print further refusals as they come.
     """
     waiting, _printer.waiting_refusals = _printer.waiting_refusals, []
     _printer.prints_refusals = at_once
-    printed = _INBOX.sub("", except_in)
+    printed = _INBOX.sub(
+        "", except_in
+    )  # without the random part of inboxes, so that repeated refusals are equal
     for refusal, text in {_INBOX.sub("", text): text for text in waiting}.items():
         if refusal not in printed:
             console.warn(text)

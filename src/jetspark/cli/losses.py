@@ -25,18 +25,26 @@ Ranges: TypeAlias = list[tuple[int, int]]
 
 
 class Losses:
-    """The losses of one command; each is reported once."""
+    """Messages that the queries of one command could not read any more, with failOnDataLoss=false.
+
+    Spark's processes append each loss to a file; this object reads it, and logs each loss once.
+    """
 
     def __init__(self) -> None:
         self._file: Path | None = None
         self._bytes_read = 0
         self._losses: list[Loss] = []
         self._reported: list[str] = []
+        """The sentences that the last report had."""
         self._report_at: float | None = None
+        """When to log the losses that are new, by the monotonic clock."""
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Gather the losses of Spark's processes in the block; report the others at its end."""
+        """Gather the losses of Spark's processes in the block; at its end log those still due.
+
+        The processes inherit an environment variable with the file to which they report.
+        """
         with temporary_folder("jetspark-losses-") as folder:
             self._file = folder / "losses"
             os.environ[LOSSES_VARIABLE] = str(self._file)
@@ -48,23 +56,27 @@ class Losses:
 
     @property
     def messages(self) -> dict[str, int]:
-        """Maximum number of messages lost, by stream."""
+        """Maximum number of messages lost, by stream; some may have been deleted before."""
         ranges: dict[str, Ranges] = {}
         for loss in self._losses:
-            if loss.last:
+            if loss.last:  # 0: the lost sequences are not known
                 ranges.setdefault(loss.stream, []).append((loss.first, loss.last))
         return {stream: _count_sequences(parts) for stream, parts in ranges.items()}
 
     @property
     def sentences(self) -> list[str]:
-        """All losses so far, with one sentence for the sequences of a stream."""
+        """Sentences about all losses so far; parts of one loss are put together into one.
+
+        Each partition of a Spark query reports its own part: a range of sequences, or only a text.
+        """
         sentences: dict[tuple[str, str], str] = {}
         ranges: dict[tuple[str, str, str], Ranges] = {}
         for loss in self._losses:
             if loss.last:
+                # The text is only what happened, such as "removed"; the range gives the rest.
                 key = (loss.stream, loss.text, loss.key)
                 ranges.setdefault(key, []).append((loss.first, loss.last))
-            else:
+            else:  # a whole sentence; the key is the same for other words about the same loss
                 sentences.setdefault((loss.stream, loss.key or loss.text), loss.text)
         described = (
             _describe_lost_sequences(stream, verb, parts)
@@ -73,7 +85,10 @@ class Losses:
         return [*sentences.values(), *described]
 
     def report(self, *, at_once: bool = False) -> None:
-        """Warn of losses found some seconds ago; `at_once`: of all."""
+        """Log new losses, some seconds after the first of them so that their parts are together.
+
+        To be called again and again. `at_once`: do not wait for further parts.
+        """
         if self._read_new_losses() and self._report_at is None:
             self._report_at = time.monotonic() + _GATHER_SECONDS
         if self._report_at is None or not (at_once or time.monotonic() >= self._report_at):
@@ -85,19 +100,23 @@ class Losses:
         self._reported, self._report_at = sentences, None
 
     def _read_new_losses(self) -> bool:
-        """Read the losses added to the file; returns whether there are any."""
+        """Read the losses that Spark's processes have added to the file; True if there are any."""
         lines = b""
         if self._file is not None:
             with suppress(FileNotFoundError), self._file.open("rb") as file:
                 file.seek(self._bytes_read)
-                lines, newline, _ = file.read().rpartition(b"\n")  # the last may be incomplete
+                # What follows the last line end is a line that is still being written.
+                lines, newline, _ = file.read().rpartition(b"\n")
                 self._bytes_read += len(lines + newline)
         self._losses += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return bool(lines)
 
 
 def _describe_lost_sequences(stream: str, verb: str, ranges: Ranges) -> str:
-    """A sentence such as "Stream 'S': up to 2 messages (sequences 1 to 2) were removed."."""
+    """Describe lost sequences: "Stream 'S': up to 2 messages (sequences 1 to 2) were removed."
+
+    `verb`: what happened to them, such as "removed"; `ranges`: first and last of each part.
+    """
     count = _count_sequences(ranges)
     first, last = min(first for first, _ in ranges), max(last for _, last in ranges)
     sequences = f"sequence {first}" if first == last else f"sequences {first} to {last}"
@@ -109,8 +128,8 @@ def _describe_lost_sequences(stream: str, verb: str, ranges: Ranges) -> str:
 
 
 def _count_sequences(ranges: Ranges) -> int:
-    """The number of different sequences in ranges that may overlap."""
-    count = counted_to = 0
+    """Count the different sequences in ranges (first, last), which may overlap."""
+    count = counted_to = 0  # all sequences up to `counted_to` have been counted, if they are lost
     for first, last in sorted(ranges):
         count += max(0, last - max(first - 1, counted_to))
         counted_to = max(counted_to, last)

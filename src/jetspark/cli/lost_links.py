@@ -25,7 +25,10 @@ _PING_SECONDS = 1.0
 
 @contextmanager
 def logging_lost_links(connections: Collection[ConnectOptions]) -> Iterator[None]:
-    """In the block, log once when the servers of a connection are lost, and when one is back."""
+    """During the block, log when no server of a connection answers, and when one is back.
+
+    A thread checks each connection, on a link of its own.
+    """
     ended = threading.Event()
     for options in connections:
         threading.Thread(target=_check_link, args=(options, ended), daemon=True).start()
@@ -36,8 +39,11 @@ def logging_lost_links(connections: Collection[ConnectOptions]) -> Iterator[None
 
 
 def _check_link(options: ConnectOptions, ended: threading.Event) -> None:
-    """Check a link every second until the event is set."""
-    lost_at = None
+    """Log when the servers of a connection stop answering, and when one answers again.
+
+    Sends a PING every second until `ended` is set, and logs each change once.
+    """
+    lost_at = None  # when the servers were lost; None while one answers
     while not ended.wait(_PING_SECONDS):
         try:
             with pool.link(options) as link:

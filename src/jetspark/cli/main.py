@@ -28,12 +28,17 @@ def main() -> None:
 
 
 def _handle_signals() -> None:
-    """End the command in order at SIGTERM, which a container's first process ignores by default,
-    and at SIGHUP of a closed terminal, unless nohup ignores that."""
+    """End the command with clean-up at SIGTERM and at SIGHUP, the signal of a closed terminal.
+
+    Without a handler, a container's first process would ignore SIGTERM. A signal that is ignored
+    already, as SIGHUP under nohup, stays ignored.
+    """
     import signal
 
-    if hasattr(signal, "pthread_sigmask"):  # `interrupts_blocked` of whoever has started this
+    # Another command of jetspark starts this one with Ctrl-C blocked (see `interrupts_blocked`).
+    if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # `sys.exit` raises SystemExit, so that `finally` blocks run.
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
@@ -41,8 +46,10 @@ def _handle_signals() -> None:
 
 
 def _keep_current_folder_from_imports() -> None:
-    """Keep the Pythons that the command's programs start, such as Spark's workers, from importing
-    modules of the current folder."""
+    """Keep Pythons that this command starts from importing modules of the current folder.
+
+    Spark's workers are such Pythons, and a file json.py of somebody else may be in that folder.
+    """
     import os
 
     from jetspark.own_python import SAFE_PATH
@@ -51,7 +58,7 @@ def _keep_current_folder_from_imports() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C, which would only interrupt Python's shutdown, and print tracebacks."""
+    """Ignore Ctrl-C from now on: it would interrupt Python's shutdown with a traceback."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -65,28 +72,30 @@ def _read_arguments_as_utf8() -> None:
     import os
     import re
 
+    # Python has put such a character for each byte that the locale could not decode.
     texts = [text for text in sys.argv[1:] if re.search("[\udc80-\udcff]", text)]
     try:
         for text in texts:
             os.fsencode(text).decode()
     except UnicodeDecodeError:
-        return  # other bytes stay unchanged
+        return  # not UTF-8 either: these bytes stay as they are
     if texts and not sys.flags.utf8_mode:
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
 
 
 def _escape_unencodable_characters() -> None:
-    r"""Write characters that the output's encoding lacks as JSON escapes (\u20ac).
+    r"""Have characters that the output's encoding lacks written as escapes of JSON (\u20ac).
 
-    Otherwise such a character would end the command; and JSON stays JSON.
+    Otherwise such a character would end the command with an error; with these escapes, a JSON
+    document stays valid.
     """
     import codecs
     import io
     import json
 
     def escape(error: UnicodeError) -> tuple[str, int]:
-        """The escapes, and the position behind the characters."""
+        """Replace characters that cannot be encoded; returns the escapes and where to go on."""
         assert isinstance(error, UnicodeEncodeError)  # noqa: S101
         return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 

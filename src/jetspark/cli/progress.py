@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def progress_bar(
     label: str, *columns: ProgressColumn, **task: Any
 ) -> Iterator[Callable[..., None]]:
-    """A bar on the terminal; call the yielded function with the changed fields of rich's task."""
+    """Show a progress bar on the terminal during the block.
+
+    `task`: further fields of rich's task, such as `total`. Call the yielded function with the
+    fields that have changed, such as `completed=10`.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     with Progress(
@@ -34,14 +38,17 @@ def progress_bar(
 
 @contextmanager
 def spinner(description: str, *, quiet: bool = False) -> Iterator[None]:
-    """Show that a slow operation is running."""
+    """Show a spinner on the terminal while the block, a slow operation, runs."""
     with spinner_lines(quiet) as display:
         display.add_task(description, total=None)
         yield
 
 
 def spinner_lines(quiet: bool) -> Progress:
-    """A display on the terminal with a line for each task, its spinner and its time."""
+    """Make a display for the terminal: a line for each task, with a spinner and the time so far.
+
+    It shows nothing if `quiet`, and where standard error is no terminal.
+    """
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     return Progress(

@@ -70,23 +70,25 @@ def pub(
     result: dict[str, object] = {"subject": subject, "bytes": len(data)}
 
     async def publish(nc: Client) -> str:
+        """Publish for subscribers; returns the sentence to print, and adds facts to `result`."""
         message = partial(nc.publish, subject, data, reply=reply, headers=headers)
         await _publish_and_flush(nc, message, count, subject)
         result["published"] = count
         sentence = f"{count:,} published to {subject}, {size} each."
         streams = await _list_streams(nc, subject)
-        if streams is None:
+        if streams is None:  # unknown
             return sentence
         result["streams"] = streams
         return sentence if streams else f"{sentence} No stream stores this subject."
 
     async def store(nc: Client) -> str:
+        """Publish into a stream, and wait for its acks; returns the sentence to print."""
         publisher = nc.jetstream().publisher(retry_for=_LEADER_TIMEOUT)
         try:
             async with publisher:
                 for _ in range(count):
                     await publisher.send(subject, data, headers=headers)
-        except asyncio.CancelledError as stopped:
+        except asyncio.CancelledError as stopped:  # by a signal; the note is printed
             stopped.add_note(f"Stopped: {publisher.acked:,} of {count:,} are in the stream.")
             raise
         duplicates = result["duplicates"] = publisher.duplicates
@@ -100,7 +102,11 @@ def pub(
 async def _publish_and_flush(
     nc: Client, publish: Callable[[], Awaitable[object]], count: int, subject: str
 ) -> None:
-    """Call `publish` count times, and flush. Raises PermissionsError for a refused subject."""
+    """Publish a message `count` times, and wait until the server has received all.
+
+    `publish`: publishes it once to `subject`. Raises PermissionsError if the server refuses the
+    subject. A signal's CancelledError gets a note with the number published, which is printed.
+    """
     sent = 0
     try:
         while sent < count:
@@ -111,8 +117,8 @@ async def _publish_and_flush(
         bound = ""
         try:
             await nc.flush(_LAST_FLUSH_TIMEOUT)
-        except JetsparkError:
-            bound = "at most "  # the server may not have received all
+        except JetsparkError:  # the server may not have received all
+            bound = "at most "
         stopped.add_note(f"Stopped: {bound}{sent:,} of {count:,} published to {subject}.")
         raise
     # The server reports a refused subject before it answers the flush.
@@ -121,7 +127,10 @@ async def _publish_and_flush(
 
 
 async def _list_streams(nc: Client, subject: str) -> list[str] | None:
-    """The streams that store a subject; None if that is unknown, as without the permission."""
+    """The names of the streams that store a subject's messages.
+
+    None: unknown, for example because the user may not ask.
+    """
     try:
         return await nc.jetstream(timeout=_STREAMS_TIMEOUT).stream_names(subject).all()
     except JetsparkError:

@@ -40,8 +40,9 @@ class Watch:
     """Watches the queries of one command until they end, and reports the result.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `read`: names of the queries that may not write each row
-    that they read. `metrics`: HOST:PORT to serve metrics and probes on.
+    the first batch and then one a minute. `read`: names of the queries whose rows are called read,
+    not written, since their SQL may write fewer or more rows than it reads. `metrics`: HOST:PORT to
+    serve metrics and probes on.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Watch:
     ) -> None:
         self.note = outcome.note
         self.lineage: Lineage | None = None
+        """With --lineage: makes a context that sends OpenLineage events around the queries."""
         self.connections: Collection[ConnectOptions] = ()
         """Connections whose loss is logged."""
         self.losses = Losses()
@@ -63,28 +65,30 @@ class Watch:
         self._queries: dict[str, WatchedQuery] = {}
         self._began = self._last_poll = time.monotonic()
         self._next_actions = 0.0
+        """When `_run_actions` may act again, by the monotonic clock; 0: at once."""
         self._first_line_due = True
+        """Whether no line has been printed yet, which is due as soon as there are rows."""
         self._next_line = self._began + LINE_SECONDS
 
     @property
     def progress(self) -> dict[str, QueryProgress]:
-        """The totals of each query so far."""
+        """The totals of each query so far, by the query's name."""
         return {name: query.progress for name, query in self._queries.items()}
 
     @property
     def rows(self) -> dict[str, int]:
-        """The rows that each query has written so far, or read."""
+        """The rows that each query has written, or read (see `Watch`), so far."""
         return {name: progress.rows for name, progress in self.progress.items()}
 
     @property
     def lag(self) -> int | None:
-        """The sum of the lags that queries reported; None without any."""
+        """The sum of the lags (sequences not read yet) of all queries; None if none has a lag."""
         lags = [progress.lag for progress in self.progress.values() if progress.lag is not None]
         return sum(lags) if lags else None
 
     @property
     def stop_sentence(self) -> str:
-        """The result of a run that was stopped."""
+        """The sentence for a run that a signal stopped: rows so far, and how to go on."""
         rows = sum(self.rows.values())
         sentence = f"Stopped after {format_count(rows, 'row')}" if rows else "Stopped"
         if self.rows_unfinished:
@@ -93,12 +97,17 @@ class Watch:
 
     @contextmanager
     def until_stopped(self) -> Iterator[Stop]:
-        """Gather losses and serve metrics around Spark; a signal ends the block (`stopped`)."""
+        """Surround Spark's queries: gather lost messages, serve metrics, end at a signal.
+
+        A signal ends the block without an error, and is then in `stopped`. Yields the object by
+        which loops in the block check for a signal.
+        """
         try:
             with (
                 stop_on_signals() as stop,
                 self.losses.gathered(),
                 temporary_folder("jetspark-rows-") as folder,
+                # Spark's tasks report there how many rows they have read of a first batch.
                 rows_in_progress.collecting_in(folder / "rows"),
                 serving_metrics(
                     self._address, self._find_stall, lambda: self.losses.messages
@@ -109,13 +118,19 @@ class Watch:
             self.stopped = request
 
     def _find_stall(self) -> list[str]:
-        """The problem of a loop that stands still, for the liveness probe; empty if it runs."""
+        """Say for the liveness probe if this object's loop has stood still for ten minutes.
+
+        Returns the problem in a list, which is empty while the loop runs.
+        """
         seconds = time.monotonic() - self._last_poll
         is_stuck = seconds > _STUCK_SECONDS
         return [f"the command has stood still for {seconds:.0f} s"] if is_stuck else []
 
     def report(self, *sentences: str, **facts: object) -> None:
-        """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
+        """Print the result of the command: the sentences, or with --json the facts.
+
+        Adds the lag, lost messages, the signal that stopped the run, and the seconds it took.
+        """
         self._outcome.report(
             *sentences,
             **facts,
@@ -133,12 +148,13 @@ class Watch:
         meanwhile: Callable[[], None] | None = None,
         restart: Callable[[StreamingQuery], StreamingQuery | None] = lambda _: None,
     ) -> None:
-        """Wait for the end of all queries.
+        """Show the progress of Spark queries, by name, until all have ended.
 
         A failure or a signal stops all of them; the next run continues where they ended.
         `meanwhile` is called when every query has finished its first trigger, then about once a
-        minute. `restart` starts a query anew that has ended with an error, or returns None. Raises
-        PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `restart`.
+        minute. `restart` is given a query that has ended with an error, and returns the query that
+        it has started in its place, or None: the error counts. Raises PipelineError with the
+        reason, StopRequested, and the errors of `meanwhile` and `restart`.
         """
         from jetspark.spark.failures import explain
 
@@ -148,6 +164,7 @@ class Watch:
             self._queries[name] = WatchedQuery(query, self._began, verb=verb, label=label)
             self._export_metrics(name)
         lineage = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
+        # A signal must not interrupt calls to the JVM: it is only recorded, and checked for.
         with stop.holding(), lineage as report_running:
             actions = [action for action in (report_running, meanwhile) if action]
             try:
@@ -157,6 +174,7 @@ class Watch:
             finally:
                 self._stop_queries()
             stop.check()
+            # Also a query that failed while the loop was ending.
             for watched in self._queries.values():
                 failure = failure or watched.query.exception()
             if failure is not None:
@@ -168,12 +186,16 @@ class Watch:
         actions: Collection[Callable[[], None]],
         restart: Callable[[StreamingQuery], StreamingQuery | None],
     ) -> Exception | None:
-        """Wait until no query is active, or one fails that is not restarted: returns its error."""
+        """Poll the queries until none is active, or one fails that `restart` does not start anew.
+
+        Returns that one's error, else None. `actions` are run about once a minute.
+        """
         from pyspark.errors import StreamingQueryException
 
         with spinner_lines(self._outcome.quiet) as display:
             lines = {name: display.add_task("", total=None) for name in self._queries}
             while True:
+                # Asked before the updates below, which so take the last figures of ended queries.
                 active = [item.query for item in self._queries.values() if item.query.isActive]
                 stop.check()
                 self._last_poll = time.monotonic()
@@ -190,20 +212,21 @@ class Watch:
                 if not active:
                     return None
                 self._show_lines(display, lines)
+                # Every query has finished a batch: from now on Spark's reports have the figures.
                 if all(watched.has_progress for watched in self._queries.values()):
                     rows_in_progress.stop_collecting()
                     self._run_actions(actions)
-                with suppress(StreamingQueryException):
+                with suppress(StreamingQueryException):  # the next round finds the error
                     active[0].awaitTermination(_POLL_SECONDS)  # type: ignore[arg-type]
 
     def _export_metrics(self, name: str) -> None:
-        """Serve the metrics of a query that has just been started, if there is an address."""
+        """Serve the metrics of a query that has just been started, if --metrics is given."""
         if self._metrics is not None:
             watched = self._queries[name]
             self._metrics.follow(name, watched.query, watched.progress)
 
     def _run_actions(self, actions: Collection[Callable[[], None]]) -> None:
-        """Run the periodic actions if they are due."""
+        """Run the periodic actions if a minute has passed, or more if they take long."""
         began = time.monotonic()
         if began >= self._next_actions:
             for action in actions:
@@ -212,14 +235,17 @@ class Watch:
             self._next_actions = began + max(_ACTIONS_INTERVAL, took / _MAX_ACTIONS_SHARE)
 
     def _stop_queries(self) -> None:
-        """Stop all queries, and take their last figures."""
+        """Stop all queries that still run, and take their last figures.
+
+        Rows of a single query's unfinished first batch go into `rows_unfinished`.
+        """
         from py4j.protocol import Py4JError
 
         if self._metrics is not None:
             self._metrics.stop_refreshing()
         for watched in self._queries.values():
             is_in_first_batch = watched.query.isActive and not watched.has_progress
-            # Only of a single query: those of a pipeline are stopped one after the other.
+            # Not of several queries: they are stopped one after the other, and the others go on.
             if len(self._queries) == 1 and is_in_first_batch:
                 with suppress(Py4JError, ConnectionError):
                     self.rows_unfinished += watched.rows_in_first_batch()
@@ -227,7 +253,10 @@ class Watch:
             watched.update()
 
     def _show_lines(self, display: Progress, lines: Mapping[str, TaskID]) -> None:
-        """Show the figures of each query: live on a terminal, elsewhere when a line is due."""
+        """Show the figures of each query: live on a terminal, elsewhere if a line is due.
+
+        `lines`: the line of each query in the display.
+        """
         if not display.disable:
             for name, line in lines.items():
                 display.update(line, description=self._queries[name].describe())
@@ -236,7 +265,10 @@ class Watch:
                 self.note(watched.describe())
 
     def _is_line_due(self) -> bool:
-        """Whether the first rows are written, or a minute has passed since the line before."""
+        """Whether to print a line of figures now; if so, the next one is due in a minute.
+
+        The first line need not wait: it is due as soon as there are rows.
+        """
         now = time.monotonic()
         if self._first_line_due and any(self.rows.values()):
             self._first_line_due = False
@@ -249,10 +281,11 @@ class Watch:
 def serving_metrics(
     address: str | None, alive: Callable[[], list[str]] = list, lost: Callable[[], Any] = dict
 ) -> AbstractContextManager[QueryMetrics | None]:
-    """Serve metrics of Spark's queries, and probes, if there is an address.
+    """A context that serves metrics of Spark's queries and health probes at `address`; None: none.
 
-    `alive`: what is wrong with the process, for the liveness probe; `lost`: the number of messages
-    lost so far, by stream.
+    It yields the object to which queries are added, or None. `alive`: returns what is wrong with
+    the process, for the liveness probe; `lost`: returns the number of messages lost so far, by
+    stream.
     """
     if address is None:
         return nullcontext()
@@ -263,7 +296,8 @@ def serving_metrics(
 
 
 def notify_ready() -> None:
-    """Tell systemd that the work has begun (a unit with Type=notify)."""
+    """Tell systemd that the work has begun, if it runs this command as a unit with Type=notify."""
+    # A first "@" stands for the null byte of an abstract socket.
     if address := os.environ.get("NOTIFY_SOCKET"):
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
             to.connect(f"\0{address[1:]}" if address[0] == "@" else address)

@@ -34,12 +34,13 @@ def serve(
     check_replicas(replicas)
 
     async def work(nc: Client, begin: Callable[[str], None]) -> None:
+        """Serve until a signal; `begin` announces that on the terminal."""
         from jetspark.registry.service import serve_registry
 
         js = nc.jetstream()
         async with await serve_registry(nc, js, bucket=bucket, replicas=replicas) as service:
             begin(f"Serving the schemas of bucket {bucket} on {nc.current_server}")
-            print_refusals(at_once=True)
+            print_refusals(at_once=True)  # the log need not wait for this command's end
             await service.wait_stopped()
 
     connection.follow(work)

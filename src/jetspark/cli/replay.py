@@ -41,7 +41,10 @@ class RowFlags:
 
     @property
     def table_options(self) -> dict[str, str]:
-        """Options of the table's reader. Raises ConfigError."""
+        """The options of --storage and --table-option, for Spark's reader of the table.
+
+        Raises ConfigError.
+        """
         return {
             **scopes.parse_storage(self.storage),
             **parse_pairs("--table-option", self.table_option),
@@ -120,7 +123,7 @@ def replay(
     job.check()
     # Errors in the options or the stream come before Spark starts.
     inspect_target(parse_sink_options(writing).for_batch())
-    before = job.already()
+    before = job.already()  # rows that an earlier run with this --transaction-id published, or None
     try:
         with (
             stop_on_signals(),
@@ -136,7 +139,8 @@ def replay(
         outcome.report(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
         return stop.exit_code
     sentence = f"{format_count(count, 'row')} of {table} published to {to}."
-    if before is not None:  # by now the writer has found that the rows are those of then
+    # The run has checked that the rows are the same, and has published none of them again.
+    if before is not None:
         rows_before = format_count(before, "row")
         sentence = f"Published before as {transaction_id}: {rows_before}; nothing written."
         count = 0

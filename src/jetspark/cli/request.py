@@ -41,6 +41,7 @@ def request(
     headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> None:
+        """Send the request and print each reply as it comes; too few replies are an error."""
         replies = nc.request_many(subject, data, timeout=timeout, headers=headers, max_msgs=count)
         received = 0
         async for reply in replies:

@@ -68,6 +68,7 @@ def run(
     settings = {**pipeline.spark, **flag_settings}
 
     def locate_setting(setting: str) -> str:
+        """Name where the user gave a setting of Spark: --conf, or a line of the pipeline's file."""
         if setting in flag_settings:
             return f"--conf {setting}"
         return pipeline.key_lines.located(("spark", setting), f"[spark] {setting}")
@@ -75,7 +76,7 @@ def run(
     servers = pipelines.check_servers(pipeline)
     pipelines.check_tables(pipeline)
     pipelines.check_writers(pipeline)
-    # Where each row that is read is written; SQL may leave rows out, or make more of them.
+    # The sinks that write each row that they read; others have SQL, which may write fewer or more.
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     watch = Watch(outcome, read=pipeline.sinks.keys() - written, metrics=metrics)
     _configure_watch(watch, pipeline, lineage=lineage)
@@ -92,6 +93,7 @@ def run(
         ExitStack() as locks,
     ):
         for name in () if check else pipeline.sinks:
+            # No other run may use the same checkpoints meanwhile.
             locks.enter_context(locked(spark, pipeline.checkpoint_of(name)))
         flows = pipelines.check_queries(pipeline, spark)
         if not check:
@@ -106,7 +108,10 @@ def run(
 
 
 def _configure_watch(watch: Watch, pipeline: PipelineFile, *, lineage: bool) -> None:
-    """Have the watch log lost links of all sources and sinks, and send events with --lineage."""
+    """Tell a watch which servers to check for lost links; with --lineage, how to send events.
+
+    The servers are those of all the pipeline's sources and sinks.
+    """
     tables: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
     connections = (getattr(table.parsed, "connection", None) for table in tables)
     watch.connections = set(filter(None, connections))
@@ -128,10 +133,10 @@ def _report(
     *,
     check: bool,
 ) -> None:
-    """Print what the run has done, or what the check has found.
+    """Print what a run of a pipeline has done, or what --check has found.
 
-    `changes`: what a run would first change on the servers; `written`: the sinks that are tables of
-    a stream's rows.
+    `changes`: what a run would first change on the servers; `written`: the sinks that write each
+    row that they read, whose rows are called written; those of others are called read.
     """
     stopped = watch.stopped
     if check and stopped is None:
@@ -161,9 +166,10 @@ def _report(
 def _describe_progress(
     name: str, sink: PipelineSink, progress: QueryProgress, *, is_written: bool
 ) -> str:
-    """Sentences about what the query of a sink has done: rows, quarantined and left out messages.
+    """Describe what the query of a sink has done: its rows, quarantined and left out messages.
 
-    `is_written`: each row that the query reads becomes a row of the sink.
+    `is_written`: each row that the query reads becomes a row of the sink, so its rows are called
+    written, else read.
     """
     sentences = []
     if progress.rows:

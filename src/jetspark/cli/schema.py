@@ -94,6 +94,7 @@ def add(
     _check_policy(policy)
 
     async def check_no_other_format(registry: SchemaRegistry) -> None:
+        """Raise ConfigError if the name has a schema in another format, so --format is needed."""
         with suppress(SchemaNotFoundError):
             latest = await registry.get(name)
             raise ConfigError(
@@ -102,6 +103,7 @@ def add(
             )
 
     async def register(registry: SchemaRegistry) -> SchemaVersion:
+        """Add the first version of the schema, or a further one."""
         try:
             latest = await registry.get(name, format=file_format)
         except SchemaNotFoundError:
@@ -235,6 +237,7 @@ def diff(
     from jetspark.registry.compatibility import incompatibilities
 
     async def get_both(registry: SchemaRegistry) -> tuple[documents.Schema, documents.Schema]:
+        """Fetch the old and the new version; by default the one before the new one, the latest."""
         new = await _get_only_format(registry, name, after, format=format)
         if before is not None:
             return await registry.get(name, before, format=new.format), new
@@ -306,9 +309,10 @@ async def _get_only_format(
     revision: int | None = None,
     format: str | None,
 ) -> documents.Schema:
-    """The schema in the format, or in its only format if that is None.
+    """Fetch a schema from the registry; without a `format`, in the only format that it has.
 
-    Raises ConfigError for a name that is in several formats.
+    Raises ConfigError for a name with schemas in several formats. Without a version or a revision
+    it is the latest.
     """
     chosen = await registry.get(name, version, revision=revision, format=format)
     formats = {chosen.format}
@@ -327,21 +331,26 @@ def _call_registry(
     call: Callable[[SchemaRegistry], Awaitable[T]],
     file: Path | None = None,
 ) -> T:
-    """Connect, and call the registry. An error answer becomes a ConfigError.
+    """Connect to the server and call its schema registry; returns what `call` returns.
 
-    `file`: the file with the definition that is sent, which errors about the definition name.
+    An error answer of the registry becomes a ConfigError. `file`: the file whose content is sent,
+    to be named in errors about that.
     """
     try:
         return connection.run(lambda nc: call(nc.schema_registry()))
     except ServiceError as error:
-        if error.code not in set(documents.Code):
+        if error.code not in set(documents.Code):  # not an error of the registry's protocol
             raise
         prefix = f"{file}: " if file is not None and error.code in _ERRORS_OF_DEFINITION else ""
         raise ConfigError(f"{prefix}{error.description}") from None
 
 
 def _read_definition(file: Path, format: str | None) -> tuple[str, str]:
-    """The text of a schema as registries take it, and its format, by default of the suffix."""
+    """Read a file with a schema; returns its text as registries take it, and its format.
+
+    `format`: by default that of the file's suffix. Descriptors of Protobuf, which are bytes, become
+    Base64. Raises ConfigError.
+    """
     schema_format = format or _SUFFIXES.get(file.suffix)
     if schema_format not in documents.FORMATS:
         raise ConfigError(f"What is {file}? Say --format, one of {', '.join(documents.FORMATS)}.")
@@ -362,18 +371,21 @@ def _check_policy(policy: str | None) -> None:
 
 
 def _encode_file(schema: documents.Schema) -> bytes:
-    """The bytes of a file with the definition, which `add` takes."""
+    """The bytes of a file with the schema's definition, as `jetspark schema add` takes it.
+
+    Descriptors of Protobuf are Base64 in the registry, and bytes in a file.
+    """
     text = schema.definition
     if schema.format == "protobuf" and not is_proto_source(text):
-        with suppress(NotBase64):  # of a registry that does not check it
+        with suppress(NotBase64):  # a registry may not check its definitions
             return base64.b64decode(text, validate=True)
     return text.encode()
 
 
 def _format_definition(schema: documents.Schema) -> list[str]:
-    """The lines of the definition for people: indented JSON, or the source of Protobuf."""
+    """Format a schema's definition in lines for people: indented JSON, or Protobuf's source."""
     text = schema.definition
-    with suppress(ValueError):  # of a registry that does not check it
+    with suppress(ValueError):  # a registry may not check its definitions
         if schema.format != "protobuf":
             text = plain_json.dumps(plain_json.loads(text), indent=2, ensure_ascii=False)
         elif not is_proto_source(text):

@@ -47,18 +47,21 @@ _REGISTRY = re.compile(
 def make_flags(
     scope: type[S], group: Group, *, leave_out: Collection[str] = (), **groups: Group
 ) -> type[S]:
-    """Make a subclass of the scope whose fields are flags of a command.
+    """Make a class whose fields are flags of a command, from a scope: a class of options.
 
-    `leave_out`: options that are no flags; `groups`: the options that stand in another group.
+    It is a subclass of the scope. `group`: the part of the help for these flags; `groups`: that of
+    single options, by name; `leave_out`: options that are no flags, and keep their defaults.
     """
     types = get_type_hints(scope)
     flags = []
     for option in fields(scope):  # type: ignore[arg-type]
         parameter = Parameter(
             parse=option.name not in leave_out,
+            # Only a switch that is on by default gets a flag --no-…
             negative=None if option.default is True else (),
             group=groups.get(option.name, group),
         )
+        # The help mentions other options, by their names in Python; here by their flags.
         help_ = errors.JetsparkError(option.metadata["help"]).sentence(on_command_line)
         flag = field(default=option.default, metadata={**option.metadata, "help": help_})
         flags.append((option.name, Annotated[types[option.name], parameter], flag))
@@ -120,7 +123,7 @@ NO_TABLE_READ = TableReadFlags()
 
 
 def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[str, str]:
-    """The options of Spark's format for a connection.
+    """The options of Spark's format for a connection, as texts, from a command's flags.
 
     Raises ConfigError for a login that is in the server's URL and in a flag.
     """
@@ -133,12 +136,15 @@ def connection_texts(connection: ServerFlags, flags: ConnectionScope) -> dict[st
 
 
 def schema_texts(schema: SchemaScope) -> dict[str, str]:
-    """The options of Spark's format for a schema, where the registry's URL has no secrets."""
+    """The options of Spark's format for a schema, as texts; no secrets in the registry's URL."""
     return spark_texts(_move_login_out_of_url(schema))
 
 
 def _move_login_out_of_url(schema: SchemaScope) -> SchemaScope:
-    """Make options of user and password in the registry's URL, since Spark shows URLs."""
+    """Move user and password from the registry's URL to options of their own.
+
+    Spark shows URLs in its plans, but masks such options.
+    """
     url = None if schema.registry is None else _REGISTRY.fullmatch(schema.registry)
     if url is None:
         return schema
@@ -153,9 +159,11 @@ def _move_login_out_of_url(schema: SchemaScope) -> SchemaScope:
 def codec_of(
     schema: SchemaScope, option: str, format_: str | None, connection: ServerFlags
 ) -> Codec | None:
-    """The codec of --decode or --encode (`option`) and its flags for the schema.
+    """Make the codec for payloads in a format, such as avro, and with the flags for its schema.
 
-    None without a format. Raises ConfigError for a schema without one.
+    None if no format is given. `option`: decode or encode, the flag that gives `format_`.
+    `connection`: where a registry is that is on the NATS servers. Raises ConfigError for flags of a
+    schema without a format.
     """
     values = asdict(_move_login_out_of_url(schema))
     arguments = {name: value for name, value in values.items() if value is not None}
@@ -170,5 +178,5 @@ def codec_of(
 
 
 def parse_storage(storage: list[str] | None) -> dict[str, str]:
-    """The options of a table's format that --storage gives. Raises ConfigError."""
+    """Parse the texts name=value of --storage as options of a table. Raises ConfigError."""
     return {f"storage.{name}": value for name, value in parse_pairs("--storage", storage).items()}

@@ -62,10 +62,14 @@ def server(
 
 
 def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoReturn:
-    """Wait for the server to end, which is an error; a signal raises StopRequested."""
+    """Print facts about a running nats-server, and wait for a signal, which raises StopRequested.
+
+    Raises EmbeddedServerError if the server ends of its own accord. `show_log`: print its log, too.
+    """
     printed = 0
 
     def show_new_lines() -> None:
+        """Print the complete lines that the log has gained since the last call."""
         nonlocal printed
         text = nats.log if show_log else ""
         if (complete := text.rfind("\n") + 1) > printed:

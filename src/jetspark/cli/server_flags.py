@@ -37,7 +37,10 @@ class ServerFlags:
     """A context of the nats command, in place of --server."""
 
     def options(self) -> dict[str, Any]:
-        """The options of `jetspark.connect`; none to use the environment. Raises ConfigError."""
+        """The options of `jetspark.connect`; none without flags: it then uses the environment.
+
+        Raises ConfigError.
+        """
         if self.server is not None and self.context is not None:
             raise errors.ConfigError("Give either --server or --context.")
         if self.context is not None:
@@ -47,22 +50,24 @@ class ServerFlags:
         return {} if self.server is None else {"servers": self.server}
 
     def spark_options(self) -> dict[str, str]:
-        """The options of Spark's format; user, password and token of the URL become options.
+        """The options of Spark's format for the connection.
 
+        User, password and token in a URL become options of their own, since Spark shows URLs.
         Raises ConfigError for URLs with different credentials.
         """
         options = self.options()
         if "servers" not in options:
             return options
         urls = parse_urls(options["servers"])
+        # As options, the credentials are for all servers.
         if len({(url.user, url.password, url.token) for url in urls}) > 1:
             raise errors.ConfigError("All servers need the same user and password, or token.")
         login = {"user": urls[0].user, "password": urls[0].password, "token": urls[0].token}
-        given = {name: value for name, value in login.items() if value is not None}
-        return {"servers": ",".join(map(str, urls))} | given
+        credentials = {name: value for name, value in login.items() if value is not None}
+        return {"servers": ",".join(map(str, urls))} | credentials
 
     def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
-        """Connect, do the work, close.
+        """Connect, do the work, close; returns the work's result.
 
         A signal cancels the work, which cleans up, and raises StopRequested.
         """
@@ -76,7 +81,7 @@ class ServerFlags:
         try:
             run_until_signal(main)
         except StopRequested:
-            if not results:  # otherwise the signal came while the connection was closing
+            if not results:  # with a result, the signal came while the connection was closing
                 raise
         return results[0]
 
@@ -87,9 +92,10 @@ class ServerFlags:
         stream: str | list[str] = "",
         consumer: str = "",
     ) -> T:
-        """Connect, do the work on JetStream, close; an error for a missing name has a hint.
+        """Connect, do the work on JetStream, close; returns the work's result.
 
-        `stream`, `consumer`: the names that the user typed.
+        `stream`, `consumer`: the names that the user typed. The error for one that does not exist
+        gives the nearest name.
         """
         streams = [stream] if isinstance(stream, str) else stream
         return self.run(lambda nc: with_name_hints(nc, work, streams, consumer))
@@ -101,15 +107,17 @@ class ServerFlags:
         endless: bool = True,
         hooks: HooksLike | None = None,
     ) -> None:
-        """Connect, and do the work until a signal.
+        """Connect, and do the work until it ends or a signal comes.
 
-        The work calls its second argument with what it does, once it has begun: from then on a
-        signal is the normal end of `endless` work; otherwise it raises StopRequested.
+        The work calls its second argument, once it has begun, with what it is doing ("Listening on
+        orders"): from then on a signal is the normal end of `endless` work. Any other signal raises
+        StopRequested.
         """
         options = self.options()
         has_begun = False
 
         def begin(activity: str) -> None:
+            """Tell the user what the command is doing, and how to end it."""
             nonlocal has_begun
             console.warn(f"{activity}; Ctrl-C ends.")
             has_begun = True
@@ -128,9 +136,10 @@ class ServerFlags:
         to: str,
         count: int | None,
     ) -> None:
-        """Show what arrives, until Ctrl-C or until `count` items have come.
+        """Connect, subscribe, and show each item that arrives, until Ctrl-C or `count` items.
 
-        `to`: what it listens to.
+        `source`: opens the subscription, whose items are passed to `show`. `to`: what it listens
+        to, for the line that tells the user.
         """
         if count is not None and count < 1:
             raise errors.ConfigError(
@@ -138,8 +147,9 @@ class ServerFlags:
             )
 
         async def show_all(nc: Client, begin: Callable[[str], None]) -> None:
+            """Subscribe, and show the items; `begin` announces that on the terminal."""
             async with source(nc) as items:
-                await nc.flush()
+                await nc.flush()  # the server has the subscription
                 begin(f"Listening {to}")
                 left = count or 0
                 async for item in items:
@@ -157,13 +167,17 @@ DEFAULT_SERVER = ServerFlags()
 async def with_name_hints(
     nc: Client, work: Callable[[JetStream], Awaitable[T]], streams: list[str], consumer: str
 ) -> T:
-    """Do the work; an error for a missing stream or consumer names the nearest one there is."""
+    """Do the work on JetStream; an error for a missing stream or consumer gets a hint.
+
+    The hint is the nearest existing name. `streams`, `consumer`: the names that the user typed.
+    """
     js = nc.jetstream()
     failure: errors.APIError
     try:
         return await work(js)
     except errors.StreamNotFoundError as error:
         failure, names = error, await _list_names(js.stream_names())
+        # The error does not say which of the streams is missing.
         name = next((stream for stream in streams if stream not in names), streams[0])
         described = f'Stream "{name}"'
     except errors.ConsumerNotFoundError as error:
@@ -174,7 +188,7 @@ async def with_name_hints(
 
 
 async def _list_names(names: Paged[str]) -> list[str]:
-    """All names; none without permission to list them."""
+    """List the names of streams or consumers; none if that fails, as without the permission."""
     try:
         return await names.all()
     except errors.JetsparkError:
@@ -182,12 +196,12 @@ async def _list_names(names: Paged[str]) -> list[str]:
 
 
 def describe_missing(described: str, nc: CoreClient, name: str, names: Iterable[str]) -> str:
-    """The sentence for a name that was not found, with the nearest of the names there are.
+    """The sentence for a name that the server does not have, with the nearest of `names`.
 
     `described`: what has the name, such as `Stream "ORDERS"`.
     """
     names = set(names)
-    if name in names:
+    if name in names:  # it is listed, although asking for it has failed
         return f"{described} is on {nc.current_server}, but what it says cannot be read."
     near = nearest_name(name, names)
     hint = f' (did you mean "{near}"?)' if near else ""

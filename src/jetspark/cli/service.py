@@ -95,6 +95,7 @@ def info(
     """
 
     async def ask(nc: Client) -> list[ServiceInfo]:
+        # All instances answer; silence means that there is none.
         infos = await nc.services().info(name, id, timeout=timeout).all()
         if not infos:
             await _raise_not_found(nc, name, id)
@@ -105,7 +106,7 @@ def info(
 
 
 def _describe_instance(info: ServiceInfo) -> dict[str, object]:
-    """What `info` prints of an instance above its endpoints, by label."""
+    """The facts that `service info` prints of an instance above its endpoints, by label."""
     return {
         "service": info.name,
         "version": info.version,
@@ -151,7 +152,10 @@ def stats(
 
 
 def _stats_rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
-    """A row for each endpoint of an instance; one for an instance without endpoints."""
+    """The rows of `service stats` for an instance: one for each endpoint, or one without any.
+
+    The cells are those of the headings in `_STATS`.
+    """
     head = answer.name, answer.id, format_time(answer.started)
     if not answer.endpoints:
         yield (*head, *("–",) * 6)
@@ -165,7 +169,7 @@ def _stats_rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
 
 
 def _format_seconds(span: timedelta | None) -> str:
-    """A duration with three digits, in a suitable unit."""
+    """Format a duration with three digits in the largest suitable unit: s, ms or µs."""
     seconds = 0.0 if span is None else span.total_seconds()
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
@@ -203,7 +207,10 @@ def request(
 
 
 async def _raise_not_found(nc: Client, name: str, id: str | None) -> NoReturn:
-    """Raise JetsparkError for a missing service, or instance, with the nearest name there is."""
+    """Raise JetsparkError for a service, or its instance `id`, that does not answer.
+
+    Asks which services there are, and adds the nearest name.
+    """
     answers = [answer async for answer in nc.services().ping()]
     if id is not None and (ids := [answer.id for answer in answers if answer.name == name]):
         raise JetsparkError(describe_missing(f'Instance "{id}" of service "{name}"', nc, id, ids))

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def show_message(
     message: Message, *, as_json: bool, raw: bool = False, codec: PayloadCodec | None = None
 ) -> None:
-    """Print one message: for people, as a line of JSON, or only its payload.
+    """Print a message of a subscription or a reply: for people, as JSON, or only its payload.
 
-    `codec`: decodes the payload, whose value is printed as JSON.
+    `raw`: only the payload, unchanged. `codec`: decodes the payload, whose value is then printed as
+    JSON.
     """
     if raw:
         write_bytes(message.data)
@@ -37,7 +38,11 @@ def show_message(
 
 
 def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
-    """Print one message of a stream: for people, or as a line of JSON."""
+    """Print a message that a stream stores: for people, or as a line of JSON.
+
+    `codec`: decodes the payload, whose value is then printed as JSON. Headers that cannot be read
+    are left out, with a warning.
+    """
     description = f"Message {message.seq:,} on {message.subject}"
     try:
         headers = message.headers
@@ -60,7 +65,7 @@ def _say_message(
     codec: PayloadCodec | None,
     description: str,
 ) -> None:
-    """Print a title, the headers and the payload as text.
+    """Print a message for people: a title, the headers, and the payload as text.
 
     `description`: the beginning of the warning about a payload that does not decode.
     """
@@ -73,9 +78,10 @@ def _say_message(
 
 
 def _decode_payload(message: Message | StoredMsg, codec: PayloadCodec | None) -> tuple[bytes, str]:
-    """The payload to print, and why it could not be decoded, or "".
+    """Decode a message's payload for printing; returns it and why it could not be decoded, or "".
 
-    With a codec the payload is its value as JSON; one that does not decode stays unchanged.
+    With a codec the decoded value is returned as JSON. A payload that does not decode, or for which
+    there is no codec, is returned as it is.
     """
     try:
         return message.data if codec is None else msgspec.json.encode(message.decode(codec)), ""
@@ -86,9 +92,9 @@ def _decode_payload(message: Message | StoredMsg, codec: PayloadCodec | None) ->
 def _make_document(
     message: Message | StoredMsg, headers: Headers | None, codec: PayloadCodec | None
 ) -> dict[str, object]:
-    """The document with subject, reply, headers and data, or data_base64 if that is not UTF-8.
+    """Describe a message for --json: subject, reply, headers and payload (`data`).
 
-    `error` says why a payload does not decode.
+    A payload that is not UTF-8 is `data_base64`. The field `error` says why one does not decode.
     """
     document: dict[str, object] = {"subject": message.subject}
     reply = getattr(message, "reply", None)
@@ -103,7 +109,7 @@ def _make_document(
 
 
 def make_bytes_field(name: str, data: bytes) -> dict[str, str]:
-    """A field of a document with bytes as text, or NAME_base64 if they are not UTF-8."""
+    """Make a JSON field of bytes: NAME with their text, or NAME_base64 if they are not UTF-8."""
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:

@@ -17,7 +17,10 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 
 
 class StopRequested(BaseException):
-    """A signal asks this process to end. Not an Exception: `except Exception` lets it pass."""
+    """Raised when a signal asks this process to end: Ctrl-C, SIGTERM or SIGHUP.
+
+    Not an Exception, so that `except Exception` lets it pass.
+    """
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)
@@ -36,7 +39,7 @@ class StopRequested(BaseException):
 
 @dataclass(slots=True)
 class Stop:
-    """The signal that asks a command to end, if any has come."""
+    """Tells the loops of a command whether a signal has asked it to end."""
 
     requested: int | None = None
     """The signal's number."""
@@ -45,9 +48,10 @@ class Stop:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Only record a signal during the block, for `check`.
+        """Raise no exception for a signal during the block; only record it, for `check`.
 
-        After an exception in a call to the JVM, the next call would read that call's answer.
+        An exception in the middle of a call to the JVM would leave the call's answer unread, and
+        the next call would take it for its own.
         """
         self.held = True
         try:
@@ -56,7 +60,7 @@ class Stop:
             self.held = False
 
     def check(self) -> None:
-        """Raise StopRequested after a signal; for long loops."""
+        """Raise StopRequested if a signal has come; long loops call this."""
         if self.requested is not None:
             raise StopRequested(self.requested)
 
@@ -64,11 +68,12 @@ class Stop:
 def run_until_signal(
     work: Callable[[], Coroutine[Any, Any, T]], *, endless: Callable[[], bool] = lambda: False
 ) -> T | None:
-    """`asyncio.run`, except that a signal cancels the work and raises StopRequested.
+    """Run `work` as `asyncio.run` does, but let a signal cancel it and raise StopRequested.
 
     The work cleans up first; further signals do not interrupt that. A signal after the work's end
-    has no effect. StopRequested takes over the notes of the work's CancelledError about failed
-    clean-up. A signal is the normal end of `endless` work.
+    has no effect. Notes that the work adds to its CancelledError, for example about failed
+    clean-up, go to StopRequested. `endless`: says at a signal whether that is the work's normal
+    end, so that None is returned.
     """
     import asyncio  # slow to import, and not needed by every command
 
@@ -76,6 +81,7 @@ def run_until_signal(
     cancel: Callable[[], object] | None = None
 
     async def main() -> T:
+        """Do the work; its cancellation by a signal becomes StopRequested."""
         nonlocal cancel
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
@@ -92,6 +98,7 @@ def run_until_signal(
             raise request from None
 
     def request_stop(signal_number: int, _frame: object) -> None:
+        """Handle a signal: record the first one, and cancel the work's task."""
         # An exception raised here could get lost in the event loop, or while that closes.
         if stop.requested is None:
             stop.requested = signal_number
@@ -108,17 +115,17 @@ def run_until_signal(
                 raise
             return None
         finally:
-            coroutine.close()  # unless a signal's exception came first
+            coroutine.close()  # if it was never started: Python would warn of that
 
 
 @contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT while another command of jetspark is started, which unblocks it in its `main`.
+    """Block SIGINT (Ctrl-C) during the block, which starts another command of jetspark.
 
-    Ctrl-C goes to all processes of a terminal, and a Python that has just begun would print a
-    traceback.
+    The new process inherits that, and ends it in its `main`. Ctrl-C goes to all processes of a
+    terminal, and a Python that has just begun would print a traceback.
     """
-    if not hasattr(signal, "pthread_sigmask"):
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -130,7 +137,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Hold signals back in the block and deliver them at its end.
+    """Hold signals to stop back during the block, and deliver the first of them at its end.
 
     For imports of native modules (pandas, PyArrow), since an exception during their initialisation
     can crash the process. Does nothing outside the main thread, which gets all signals.
@@ -146,7 +153,10 @@ def signals_held() -> Iterator[None]:
 
 
 def _find_handlers() -> dict[int, Any]:
-    """The handlers of the signals that ask to stop, without signals that are ignored."""
+    """The present handlers of the signals that ask to stop (SIGINT, SIGTERM, SIGHUP), by number.
+
+    Signals that are ignored, and those whose handler was not set from Python, are left out.
+    """
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     handlers = {number: signal.getsignal(number) for number in numbers}
     return {n: handler for n, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
@@ -154,7 +164,10 @@ def _find_handlers() -> dict[int, Any]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """Handle all signals that are not ignored during the block, unless it sets other handlers."""
+    """Handle signals that ask to stop with `handler` during the block, then as before.
+
+    Signals that are ignored stay ignored, and handlers that the block sets itself stay in place.
+    """
     before = _find_handlers()
     for number in before:
         signal.signal(number, handler)
@@ -182,6 +195,7 @@ def stop_on_signals() -> Iterator[Stop]:
     process = os.getpid()
 
     def request_stop(signal_number: int, _frame: object) -> None:
+        """Handle the first signal: record it, ignore further ones, and raise unless held."""
         if os.getpid() != process:
             return  # a fork that will become another program (the JVM), which this process ends
         for number in _find_handlers():

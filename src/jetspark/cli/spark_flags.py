@@ -31,7 +31,10 @@ class SparkFlags:
     """Print errors only."""
 
     def settings(self) -> dict[str, str]:
-        """The settings of --conf. Raises ConfigError, and SparkUnavailableError for the master."""
+        """The settings of --conf, by name; also checks --master.
+
+        Raises ConfigError, and SparkUnavailableError for a master that cannot be reached.
+        """
         settings = parse_pairs("--conf", self.conf)
         for name in settings:
             if not name.startswith("spark."):
@@ -47,9 +50,10 @@ LOCAL = SparkFlags()
 
 
 def _check_master(master: str) -> None:
-    """Raise ConfigError for a master of an unknown form, SparkUnavailableError for an unreachable.
+    """Check the text of --master, and that a standalone master (spark://) can be reached.
 
-    Spark itself takes a minute to find out that a standalone master cannot be reached.
+    Spark itself takes a minute to find out. Raises ConfigError for a text of an unknown form, and
+    SparkUnavailableError if none of the master's addresses accepts a connection.
     """
     if not _MASTER.fullmatch(master):
         raise ConfigError(

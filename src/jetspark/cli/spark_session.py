@@ -33,10 +33,12 @@ def quiet_spark(
     keep_nothing: bool = False,
     name_setting: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
-    """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
+    """Run a Spark session during the block, whose log goes to a file and not to the terminal.
 
-    `messages`: how many go through the JVM at most; None if unknown or endless. `keep_nothing`:
-    leave nothing behind, not even a class archive. `name_setting`: how errors name a setting.
+    The file is removed at the end, but stays when Spark has failed; not after a user's mistake.
+    `messages`: how many go through the JVM at most, by which the JVM is started for a short or a
+    long job; None if unknown or endless. `keep_nothing`: do not make a class archive, the file
+    that lets Spark start faster the next time. `name_setting`: how errors name a setting.
     """
     with signals_held():
         from jetspark.spark.session.jvm import WrongSettingError
@@ -65,6 +67,7 @@ def quiet_spark(
                     raise SparkUnavailableError(problem) from error
             context = spark.sparkContext
             log_failures(context._accumulatorServer)
+            # For a short job, an empty one in the background loads classes on an idle core.
             if is_short and master.startswith("local") and context.defaultParallelism > 1:
                 warm_up(spark)
             try:
@@ -79,7 +82,10 @@ def quiet_spark(
 
 @contextmanager
 def _explaining_failures(log: Path) -> Iterator[None]:
-    """Raise PipelineError for an error of Spark, or for a JVM that has ended, with the reason."""
+    """Turn an error of Spark in the block, or the end of its JVM, into a PipelineError.
+
+    Its sentence is the reason; `log`, Spark's log, says why a JVM has ended.
+    """
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
@@ -108,8 +114,10 @@ def _log_kept_after_failure(log: Path) -> Iterator[None]:
     try:
         yield
     except (PipelineError, SparkUnavailableError) as error:
+        # The error itself is a mistake of the user, or its cause is one.
         is_mistake = isinstance(error, PipelineError) and error.is_mistake
         if not is_mistake and not isinstance(error.__cause__, mistakes):
+            # Beside the temporary folder, under its name.
             kept_log = log.parent.with_suffix(".log")
             with suppress(OSError):
                 log.chmod(0o600)  # it may have rows in it
@@ -119,11 +127,15 @@ def _log_kept_after_failure(log: Path) -> Iterator[None]:
 
 
 def _make_class_archive(master: str, *, quiet: bool) -> None:
-    """Begin to make the class archive for faster starts in the background, if there is none."""
+    """Begin to make Spark's class archive in the background, if there is none for this master.
+
+    Java maps that file at its start, so that later commands start Spark faster.
+    """
     from jetspark.spark.fast_start.class_archive import class_archive
     from jetspark.spark.fast_start.switch import VARIABLE
 
     archive = class_archive(master)
+    # `make_later` says whether it has started to make one.
     if archive is not None and archive.make_later() and not quiet:
         console.warn(
             "Preparing Spark's classes in the background, once, for faster starts"
@@ -132,12 +144,14 @@ def _make_class_archive(master: str, *, quiet: bool) -> None:
 
 
 def log_failures(server: Any) -> None:
-    """Log the errors of PySpark's accumulator server, which would print tracebacks.
+    """Have PySpark's accumulator server (`server`) log its errors, not print tracebacks.
 
-    To that server the end of a connection is an error, even after a query was stopped.
+    It receives counters from tasks, and to it the end of a connection is an error, even after a
+    query was stopped.
     """
 
     def handle_error(_request: object, address: object) -> None:
+        # `socketserver` calls this during the handling of the exception.
         logging.getLogger("py4j").debug("Accumulators of %s", address, exc_info=True)
 
     server.handle_error = handle_error
@@ -145,8 +159,10 @@ def log_failures(server: Any) -> None:
 
 @contextmanager
 def _logs_in(file: Path) -> Iterator[None]:
-    """Write PySpark's and Py4J's logs in this process to the file, too: they have the Java
-    stack traces of errors that commands print as one sentence."""
+    """Write this process's logs of PySpark and Py4J to the file, not to the terminal.
+
+    They have the Java stack traces of errors that commands print as one sentence.
+    """
     from pyspark.logger import PySparkLogger
 
     handler = logging.FileHandler(file, delay=True)

@@ -15,20 +15,26 @@ _AGE_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_start(text: str) -> dict[str, str]:
-    """The value of --start as options of Spark's format. Raises ConfigError."""
+    """Turn the text of --start, where to begin in a stream, into options of Spark's format.
+
+    Raises ConfigError.
+    """
     position = _parse_position("--start", text, "earliest, latest, ")
     if isinstance(position, str):
         return {"startingOffsets": position}
     options = {"startingTimestamp": format_isotime(position)}
     if position <= time.time_ns():
-        # If no message is that new, only later ones are: begin at the end. Messages may still come
-        # before a future time.
+        # If no message is that new yet, the next one will be: begin at the stream's end. Before a
+        # future time, though, messages may still come that are too old.
         options["startingOffsetsByTimestampStrategy"] = "latest"
     return options
 
 
 def parse_end(text: str) -> dict[str, str]:
-    """The value of --end as an option of Spark's format. Raises ConfigError."""
+    """Turn the text of --end, where to stop in a stream, into an option of Spark's format.
+
+    Raises ConfigError.
+    """
     position = _parse_position("--end", text, "")
     if isinstance(position, str):
         return {"endingOffsets": position}
@@ -36,10 +42,11 @@ def parse_end(text: str) -> dict[str, str]:
 
 
 def _parse_position(flag: str, text: str, words: str) -> str | int:
-    """A position in a stream, unchanged, or a time in nanoseconds since 1970.
+    """Parse a place in a stream: returns a position as it is (str), or a time (int).
 
-    A position is earliest, latest, a sequence, or JSON of these by stream. `words`: the words that
-    the flag takes, for the error.
+    A position is earliest, latest, a sequence, or JSON of these by stream. A time, also one that is
+    written as an age such as -90m, is in nanoseconds since 1970. `words`: the words that the flag
+    takes, for the error.
     """
     text_folded = text.strip().casefold()
     if text_folded in ("earliest", "latest") or text_folded.isdecimal() or text_folded[:1] == "{":

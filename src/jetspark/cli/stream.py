@@ -132,8 +132,9 @@ async def _read_last_messages(
 ) -> list[StoredMsg]:
     """Read the last messages of a stream under a subject, oldest first.
 
-    Uses no consumer, which could remove those of a work queue. Ranges of the stream are searched
-    from its end, each twice as long as the one before, since nobody knows where a subject occurs.
+    Reads without a consumer, whose acks could remove messages of a work queue. Searches ranges of
+    sequences from the stream's end backwards, each twice as long as the one before, since nobody
+    knows where a subject occurs.
     """
     state = (await js.stream_info(name)).state
     first_seq = max(state.first_seq, 1)
@@ -143,7 +144,7 @@ async def _read_last_messages(
         start = max(end - length, first_seq)
         newest: deque[StoredMsg] = deque(maxlen=count - len(messages))
         async for message in _read_range(js, name, start, end, subject):
-            newest.append(message)
+            newest.append(message)  # drops the oldest if there are too many
         messages = [*newest, *messages]
         length, end = 2 * length, start
     return messages
@@ -152,9 +153,10 @@ async def _read_last_messages(
 async def _read_range(
     js: JetStream, name: str, start: int, end: int, subject: str
 ) -> AsyncIterator[StoredMsg]:
-    """The messages under a subject from sequence `start` to before `end`."""
+    """Read a stream's messages under a subject from sequence `start` to before `end`."""
     with suppress(MessageNotFoundError):  # there is none after the last one
         while start < end:
+            # The next message under the subject at or after `start`.
             message = await js.get_msg(name, start, next_by_subject=subject, direct=False)
             if message.seq >= end:
                 return
@@ -163,12 +165,12 @@ async def _read_range(
 
 
 def _fetch_info(connection: ServerFlags, name: str) -> StreamInfo:
-    """The configuration and state of a stream. Raises an error with a hint for a missing one."""
+    """Connect and fetch a stream's configuration and state; a missing one gets the nearest name."""
     return connection.jetstream(lambda js: js.stream_info(name), stream=name)
 
 
 def _describe_stream(info: StreamInfo) -> dict[str, object]:
-    """What `info` prints of a stream: configuration, state and limits, by label."""
+    """The facts that `stream info` prints of a stream: its configuration and state, by label."""
     config, state, cluster = info.config, info.state, info.cluster
     return {
         "stream": info.name,
@@ -225,6 +227,7 @@ def add(
         raise ConfigError(
             f'--subject: name what the stream takes in, such as --subject "{name.lower()}.>".'
         )
+    # The file may have a name of its own, which must not be another one.
     own_name = None if config is None else config_to_wire(StreamConfig, config, {}).get("name")
     if own_name not in (None, name):
         raise ConfigError(
@@ -375,20 +378,21 @@ def restore(
     check_replicas(replicas)
 
     async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:
+        """Restore the stream; or return it with a sentence if it has everything already."""
         with _byte_progress_bar(f"restoring {path}") as progress:
             try:
                 restored = await js.restore_stream(
                     path, config, progress=progress, **given(num_replicas=replicas)
                 )
             except NameInUseError as error:
-                if not error.restored:
+                if not error.restored:  # another stream has the name
                     raise
                 return await js.stream_info(verify_backup(path).stream), str(error)
         return restored, ""
 
-    restored, there_already = connection.jetstream(bring_back)
+    restored, already_restored = connection.jetstream(bring_back)
     state = restored.state
-    sentence = there_already or (
+    sentence = already_restored or (
         f"Restored stream {restored.name}: {format_count(state.messages, 'message')} "
         f"({format_size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
     )
@@ -409,7 +413,7 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
 
 def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
-    """Print what a backup contains. `verb`: the beginning of the sentence, such as "Saved"."""
+    """Print what a stream's backup contains. `verb`: the sentence's beginning, such as "Saved"."""
     state = saved.state
     figures = f"{format_count(saved.messages, 'message')} ({format_size(state.bytes)})"
     if saved.removed:
@@ -436,6 +440,6 @@ def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
 
 @contextmanager
 def _byte_progress_bar(description: str) -> Iterator[ProgressCallback]:
-    """A bar that counts the bytes of a backup."""
+    """Show a progress bar for the bytes of a backup; yields the function to call with each step."""
     with progress_bar(description, DownloadColumn(binary_units=True)) as update:
         yield lambda step: update(completed=step.done, total=step.total)

@@ -51,7 +51,11 @@ class TableFormatFlags:
 
     @contextmanager
     def opened(self, location: str) -> Iterator[Table]:
-        """Open the table. Raises ConfigError, and TableError for an unreadable one."""
+        """Open the table at a folder, URI or catalog name, for the block.
+
+        Raises ConfigError, TableError for an unreadable table, and in the block TableError in place
+        of the table libraries' own errors.
+        """
         from jetspark.tables.arguments import resolve_table
         from jetspark.tables.formats import open_table, reporting_library_errors
 
@@ -195,7 +199,7 @@ def retry(
     with signals_held():
         from jetspark.spark.pipelines.ingest import Ingest
 
-    # The stream is not read.
+    # No stream is read, only the quarantine, but the options need one.
     options = {"stream": "retried", **scopes.schema_texts(payloads), **connection.spark_options()}
     job = Ingest(
         options=options,
@@ -211,7 +215,10 @@ def retry(
 
 
 def _retry_in_pipeline(outcome: Outcome, quarantine: str, file: Path) -> None:
-    """Retry the messages with the tables and schemas of the sink that has this quarantine."""
+    """Try the messages of a quarantine again, with the tables and schemas of a pipeline file.
+
+    They are those of the pipeline's sink that has this quarantine.
+    """
     with signals_held():
         from jetspark.spark.pipelines.pipeline import reprocess, sink_of_quarantine
         from jetspark.spark.pipelines.pipeline_file import read_pipeline
@@ -226,7 +233,10 @@ def _retry_in_pipeline(outcome: Outcome, quarantine: str, file: Path) -> None:
 def _report_retry(
     outcome: Outcome, result: ReprocessResult, quarantine: str, to: str, **facts: str
 ) -> None:
-    """Print how many messages became rows. `facts`: further fields of the JSON document."""
+    """Print how many messages of a quarantine became rows, and how many are left.
+
+    `to`: the tables, in words; `facts`: further fields of the JSON document.
+    """
     sentences = [f"{format_count(result.added, 'row')} added to {to}."]
     if result.already_present:
         was = "was" if result.already_present == 1 else "were"

@@ -54,7 +54,7 @@ def trace(
 
 
 def _make_document(trace: MessageTrace) -> dict[str, object]:
-    """The document of --json."""
+    """Describe the path of a message for --json: the servers' reports, and which are missing."""
     return {
         "subject": trace.subject,
         "delivered": trace.delivered,

@@ -17,10 +17,11 @@ LINE_SECONDS = 60.0
 
 
 class WatchedQuery:
-    """A query, which may be restarted, with its totals since the command began.
+    """A Spark query that a command runs: its totals, and the line that shows them to the user.
 
-    `began`: when the command began, by the monotonic clock. `verb`: "read" or "written",
-    what happens to its rows. `label`: the beginning of its line.
+    The query may be replaced by one that continues it. `began`: when the command began, by the
+    monotonic clock. `verb`: what happens to the query's rows, "read" or "written", for the line.
+    `label`: the beginning of the line.
     """
 
     def __init__(
@@ -38,26 +39,29 @@ class WatchedQuery:
 
     @property
     def has_progress(self) -> bool:
-        """Whether the query has finished a batch, or has found that there is none."""
+        """Whether the query has finished its first batch, or has found nothing to read."""
         return self.query.lastProgress is not None
 
     def update(self) -> None:
-        """Add Spark's new reports to the totals."""
+        """Add Spark's progress reports since the last call to the totals."""
         self.progress.update(self.query)
 
     def replace(self, query: StreamingQuery) -> None:
-        """Watch a query that continues the present one; the totals go on."""
+        """Watch `query` from now on, which continues the one before; the totals go on."""
         self.query = query
         self._rows_in_progress = None
 
     def rows_in_first_batch(self) -> int:
-        """The rows that the first batch has read so far, which calls the JVM several times."""
+        """Count the rows that the first batch has read so far; calls the JVM several times."""
         if self._rows_in_progress is None:
             self._rows_in_progress = RowsInProgress(self.query)
         return self._rows_in_progress.count()
 
     def describe(self) -> str:
-        """The line with the rows, their rate and the lag; before that, what the query does."""
+        """The line of text for the user: rows, their rate and the lag.
+
+        Until the first batch is finished, it says what the query is doing.
+        """
         if not self.has_progress:
             return self._label + self._describe_first_batch()
         rows = format_count(self.progress.rows, "row")
@@ -66,14 +70,18 @@ class WatchedQuery:
         return line if self.progress.lag is None else f"{line} · lag {self.progress.lag:,}"
 
     def _describe_first_batch(self) -> str:
-        """What a query does that has finished no batch yet."""
+        """Say what the query is doing before it has finished its first batch."""
         if self.query.status["message"] != "Processing new data":
             return "planning the first batch"
         rows = self.rows_in_first_batch()
         return "reading the first batch" + (f" · {format_count(rows, 'row')}" if rows else "")
 
     def rows_per_second(self, now: float, rows: int) -> float:
-        """The rate since the line before; where lines change all the time, in the last minute."""
+        """The rate of rows in the last minute, or since the line before if that is older.
+
+        `now`: the time by the monotonic clock; `rows`: the total by then. Each call is remembered
+        as a line, since lines on a terminal change several times a second.
+        """
         while len(self._line_times) > 1 and now - self._line_times[1][0] >= LINE_SECONDS:
             self._line_times.popleft()
         self._line_times.append((now, rows))

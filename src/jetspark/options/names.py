@@ -20,21 +20,21 @@ _ARGUMENTS = {"stream": "STREAM"}
 
 
 def spark_name(option: str) -> str:
-    """The name in Spark, as `onBadRecord`."""
+    """An option's name in Spark: `on_bad_record` becomes `onBadRecord`."""
     first, *further_words = option.split("_")
     return _SPARK.get(option) or first + "".join(map(str.capitalize, further_words))
 
 
 def in_spark(option: str) -> str:
-    """The option in a message of Spark: `'onBadRecord'`."""
+    """An option as Spark's messages mention it: `on_bad_record` becomes `'onBadRecord'`."""
     return repr(spark_name(option))
 
 
 def flag_name(option: str) -> str:
-    """The name of the flag, as `on-bad-record`."""
+    """The name of an option's flag: `on_bad_record` becomes `on-bad-record`."""
     return _FLAGS.get(option, option).replace("_", "-")
 
 
 def on_command_line(option: str) -> str:
-    """The flag, as `--on-bad-record`, or the argument, as `STREAM`."""
+    """An option as the command line mentions it: `--on-bad-record`, or an argument (`STREAM`)."""
     return _ARGUMENTS.get(option) or f"--{flag_name(option)}"

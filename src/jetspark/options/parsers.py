@@ -34,29 +34,33 @@ _MAX_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hund
 
 
 def parse_option(parser: Parser[T], name: str, text: str) -> T:
-    """The value of an option. Raises ConfigError, which always names the option."""
+    """Parse the text of an option. Raises ConfigError, which always names the option.
+
+    `parser` may use checks that do not know the option, so their errors get its name here.
+    """
     try:
         return parser(name, text)
     except ConfigError as error:
-        if error.option is not None:
+        if error.option is not None:  # it has a name already
             raise
+        # The option's name is put before the message.
         raise ConfigError(f": {error.message}", option=name) from None
 
 
 def keep_text(name: str, text: str) -> str:
-    """The text, unchanged; it may be empty."""
+    """Take the text of an option unchanged; it may be empty."""
     return text
 
 
 def parse_text(name: str, text: str) -> str:
-    """The text, which must not be empty."""
+    """Take the text of an option unchanged. Raises ConfigError if it is empty."""
     if not text.strip():
         raise ConfigError("is empty.", option=name)
     return text
 
 
 def parse_positive_int(name: str, text: str) -> int:
-    """A whole number of at least 1."""
+    """Parse an option as a whole number of at least 1, which fits into a long of Spark."""
     try:
         number = int(text.strip())
     except ValueError:
@@ -69,12 +73,12 @@ def parse_positive_int(name: str, text: str) -> int:
 
 
 def parse_non_negative_int(name: str, text: str) -> int:
-    """A whole number of at least 0."""
+    """Parse an option as a whole number of at least 0."""
     return 0 if text.strip() == "0" else parse_positive_int(name, text)
 
 
 def parse_seconds(name: str, text: str) -> float:
-    """A number of seconds above 0."""
+    """Parse an option as a number of seconds above 0."""
     try:
         number = float(text.strip())
     except ValueError:
@@ -86,7 +90,7 @@ def parse_seconds(name: str, text: str) -> float:
 
 
 def parse_duration(name: str, text: str) -> float:
-    """The seconds of "15m", "90s", "1h", or of a bare number of seconds."""
+    """Parse a duration such as "15m", or a bare number of seconds; returns the seconds."""
     match = _DURATION.fullmatch(text.strip().casefold())
     if match is None:
         raise ConfigError("must be a time such as 15m or 90s", option=name, value=text)
@@ -94,7 +98,7 @@ def parse_duration(name: str, text: str) -> float:
 
 
 def parse_bool(name: str, text: str) -> bool:
-    """True or False, of true or false in any case."""
+    """Parse an option as a boolean: true or false, in any case."""
     folded = text.strip().casefold()
     if folded not in ("true", "false"):
         raise ConfigError("must be true or false", option=name, value=text)
@@ -102,9 +106,10 @@ def parse_bool(name: str, text: str) -> bool:
 
 
 def one_of(*words: str) -> Parser[str]:
-    """A parser that takes one of these words."""
+    """Make a parser that takes exactly one of these words."""
 
     def parse(name: str, text: str) -> str:
+        """Take the text if it is one of the words."""
         if text not in words:
             raise ConfigError(f"must be {', '.join(words)}", option=name, value=text)
         return text
@@ -116,7 +121,10 @@ _NAME_IN_LIST: Final = re.compile(r"\s*`((?:[^`]|``)+)`\s*(?=,|$)|([^,]+)")
 
 
 def join_names(names: Iterable[str]) -> str:
-    """The text that `parse_columns` reads as these names."""
+    """Write names as the text of an option, separated by commas: `split_names` reads them back.
+
+    A name that would be read in another way stands in backquotes.
+    """
     return ",".join(
         f"`{name.replace('`', '``')}`" if {*name} & {",", "`"} or name != name.strip() else name
         for name in names
@@ -124,7 +132,10 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def split_names(text: str) -> tuple[str, ...]:
-    """Names, separated by commas; a name with a comma stands in backquotes, as in Spark SQL."""
+    """Split a text into names at its commas, without empty ones.
+
+    A name with a comma stands in backquotes, as in Spark SQL, where `` stands for one of them.
+    """
     names = (
         match[1].replace("``", "`") if match[1] else match[2].strip()
         for match in _NAME_IN_LIST.finditer(text)
@@ -133,7 +144,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def parse_columns(name: str, text: str) -> tuple[str, ...]:
-    """Names as `split_names` takes them, in the given order, each once."""
+    """Parse an option as a list of names, separated by commas, of which none occurs twice."""
     columns = split_names(text)
     if not columns:
         raise ConfigError("is empty; leave it out, or name some.", option=name)
@@ -146,7 +157,11 @@ def parse_columns(name: str, text: str) -> tuple[str, ...]:
 def _parse_filters(
     name: str, text: str, check: Callable[[str], object], *, disjoint: bool
 ) -> tuple[str, ...]:
-    """Names that all pass a check; `disjoint`: no message may match two of them."""
+    """Parse an option as a list of subjects or other names, separated by commas.
+
+    `check`: raises an error for a name that is not valid; `disjoint`: the names may have wildcards,
+    and it is an error if one message could match two of them.
+    """
     filters = parse_columns(name, text)
     for item in filters:
         check(item)
@@ -161,13 +176,13 @@ parse_keys = partial(_parse_filters, check=check_filter, disjoint=True)
 
 
 def parse_subject(name: str, text: str) -> str:
-    """A subject to publish to."""
+    """Take the text of an option as a subject to publish to, without wildcards."""
     check_publish_subject(text)
     return text
 
 
 def parse_pattern(name: str, text: str) -> str:
-    """A regular expression."""
+    """Take the text of an option as a regular expression. Raises ConfigError for a wrong one."""
     try:
         re.compile(text)
     except re.error as error:
@@ -177,7 +192,7 @@ def parse_pattern(name: str, text: str) -> str:
 
 
 def parse_renames(name: str, text: str) -> dict[str, str]:
-    """Columns by the fields of payloads, `timestamp=sent_at`."""
+    """Parse `field=column,…`, as timestamp=sent_at: columns' names by those of payloads' fields."""
     from jetspark.payloads import field_names  # it loads PyArrow
 
     return field_names.parse_renames(named(name), text)
@@ -193,7 +208,10 @@ def parse_renames(name: str, text: str) -> dict[str, str]:
 
 
 def parse_servers(name: str, text: str) -> str:
-    """URLs without user, password and token."""
+    """Take the text of an option as URLs of servers, without user, password and token.
+
+    Spark shows URLs in its plans.
+    """
     for url in parse_urls(text):
         if url.user is not None or url.token is not None:
             raise ConfigError(
@@ -205,7 +223,7 @@ def parse_servers(name: str, text: str) -> str:
 
 
 def parse_proxy_url(name: str, text: str) -> str:
-    """The URL of a proxy without a user."""
+    """Take the text of an option as the URL of a proxy without a user: Spark shows URLs."""
     if parse_proxy(text).user is not None:
         raise ConfigError(
             "holds a user: name the proxy in a context of the nats command, whose "

@@ -53,30 +53,34 @@ _PARSERS_BY_TYPE: Parsers = {
 
 
 def option(help: str, default: Any = None, *, parse: Parser[Any] | None = None) -> Any:
-    """A field of a scope.
+    """Define an option: a field of a scope, which is a dataclass of options.
 
-    `help`: its description, in one sentence; `parse`: its parser, if it is not that of its type.
+    `help`: its description, in one sentence; `parse`: the parser of its text, by default that for
+    the field's type.
     """
     return field(default=default, metadata={"help": help, "parse": parse})
 
 
 def _parse_stream(_: str, text: str) -> str:
-    """The name of a stream."""
+    """Take the text of an option as the name of a stream."""
     return check_name("stream", text)
 
 
 def _parse_consumer(_: str, text: str) -> str:
-    """The name of a consumer."""
+    """Take the text of an option as the name of a consumer."""
     return check_name("consumer", text)
 
 
 def _parse_bucket(_: str, text: str) -> str:
-    """The name of a Key-Value bucket."""
+    """Take the text of an option as the name of a Key-Value bucket."""
     return check_bucket(text)
 
 
 def parsers_of(scope: type) -> Parsers:
-    """The parsers of a scope's options."""
+    """The parsers of the options of a scope (a dataclass of options), by name.
+
+    An option without a parser of its own has that for its type.
+    """
     return {
         option.name: option.metadata["parse"] or _PARSERS_BY_TYPE.get(str(option.type), parse_text)
         for option in fields(scope)
@@ -84,7 +88,10 @@ def parsers_of(scope: type) -> Parsers:
 
 
 def spark_texts(options: Any) -> dict[str, str]:
-    """The options of a scope that differ from their defaults, as texts by their names in Spark."""
+    """The options as Spark takes them, texts by their names in Spark, from an object of a scope.
+
+    Options that have their default value are left out.
+    """
     return {
         spark_name(option.name): spark_text(value)
         for option in fields(options)
@@ -93,19 +100,19 @@ def spark_texts(options: Any) -> dict[str, str]:
 
 
 def spark_text(value: object) -> str:
-    """The text that Spark takes for the value of an option."""
+    """Write the value of an option as the text that our Spark formats parse."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return join_names(value)
-    if isinstance(value, list):
+    if isinstance(value, list):  # expressions such as day(timestamp), not names
         return ",".join(value)
     return str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionScope:
-    """The connection to the servers."""
+    """Options of the connection to the servers, for reading and writing."""
 
     servers: str | None = option(
         "URLs of servers, separated by commas; by default nats://127.0.0.1:4222. tls:// requires "
@@ -170,16 +177,21 @@ CONNECTION = parsers_of(ConnectionScope)
 
 
 def connection_options(option_values: Mapping[str, Any]) -> ConnectOptions:
-    """The connection's options among those of a format. Raises ConfigError."""
+    """The connection to the servers, from all options of a Spark format. Raises ConfigError.
+
+    `option_values`: parsed options by name, of which those of the connection are taken.
+    """
     take_only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
     options = make_options(**select_options(option_values, CONNECTION))
+    # Credentials files that the options name are read on each machine. Those of a context or of the
+    # environment exist on the driver only: it reads them here.
     has_files = {"creds_file", "nkey_seed_file"} & option_values.keys()
     return options if has_files else options.with_contents()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaScope:
-    """The schema of payloads, and what is around them."""
+    """Options of the schema of payloads, their framing and their compression."""
 
     schema: str | None = option(
         "The payloads' schema, as text; or a compiled class for Protobuf (shop_pb2:Order); or "

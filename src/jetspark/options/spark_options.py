@@ -72,7 +72,7 @@ def read_options(
     elsewhere: Mapping[str, str],
     of_spark: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
-    """The parsed options, by their names in Python.
+    """Parse the options that Spark passes to a format; returns their values by names in Python.
 
     `options`: texts by the options' names in Spark, in any case; `elsewhere`: options that have a
     meaning in another place, with that place; `of_spark`: names, folded, that Spark itself adds.
@@ -90,9 +90,11 @@ def read_options(
 
 
 def _user_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The options without a catalog's own properties, those of a table's creation first.
+    """The options that a user has set, among all that Spark passes: names and texts.
 
-    So the options of a read override those that a table of Spark's catalog was created with.
+    A table of Spark's catalog adds properties of its own, which are left out, and the options that
+    it was created with (`option.NAME`). Those come first, so that the options of a read or write,
+    which come later, override them.
     """
     for option, text in options.items():
         if option.casefold().startswith(_TABLE_OPTION_PREFIX):
@@ -104,7 +106,11 @@ def _user_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _describe_unknown(option: str, known: Iterable[str], elsewhere: Mapping[str, str]) -> str:
-    """The sentence for an option that is not known here, with the advice that fits best."""
+    """Describe an unknown option in a sentence, with the advice that fits best.
+
+    `known`: the options of this format, by their names in Python; `elsewhere`: options that have a
+    meaning in another place, with that place.
+    """
     folded = option.casefold()
     for name, purpose in elsewhere.items():
         if spark_name(name).casefold() == folded:
@@ -119,12 +125,15 @@ def _describe_unknown(option: str, known: Iterable[str], elsewhere: Mapping[str,
 
 
 def select_options(options: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
-    """The options with these names, as far as they are set."""
+    """Select the options with these names that are set, in the order of the names."""
     return {name: options[name] for name in names if name in options}
 
 
 def take_only_one(options: Mapping[str, T], names: Iterable[str]) -> T | None:
-    """The value of the one of these options that is set, or None. Raises ConfigError for two."""
+    """The value of the only option of these names that is set; None if none is.
+
+    Raises ConfigError if more than one is set.
+    """
     selected = select_options(options, names)
     if len(selected) > 1:
         raise ConfigError(f"Give only one of {', '.join(map(named, selected))}.")
@@ -132,7 +141,11 @@ def take_only_one(options: Mapping[str, T], names: Iterable[str]) -> T | None:
 
 
 def refuse_options(options: Container[str], reasons: Mapping[str, str]) -> None:
-    """Raise ConfigError for the first option that has a reason."""
+    """Raise ConfigError if an option is set that cannot be used here, as for streaming only.
+
+    `options`: those that are set; `reasons`: each refused option, with the end of the sentence "The
+    option is …".
+    """
     for name, reason in reasons.items():
         if name in options:
             raise ConfigError(f"is {reason}", option=name)
