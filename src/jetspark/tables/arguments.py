@@ -29,7 +29,8 @@ _MAX_DURATION_HOURS = 100 * 365 * 24
 
 
 def absolute_path(path: str) -> str:
-    """The absolute path, since the driver and its workers may have different directories."""
+    """The absolute path of a local folder, since Spark's driver and its workers may have different
+    current folders. A URI of another storage stays as it is."""
     path = path.rstrip("/") or "/"
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
@@ -37,8 +38,8 @@ def absolute_path(path: str) -> str:
 
 
 def table_path(path: str) -> str:
-    """The absolute path of a table. Raises ConfigError for one that the formats' libraries, which
-    make a URI of it, take for another path."""
+    """The absolute path of a table's folder, or its URI. Raises ConfigError for a folder whose name
+    the libraries of Delta and Iceberg, which make a URI of it, would take for another one."""
     resolved = absolute_path(path)
     if "://" not in resolved and (is_misread(resolved) or unquote(resolved) != resolved):
         raise ConfigError(
@@ -50,12 +51,13 @@ def table_path(path: str) -> str:
 
 
 def parse_catalog_name(text: str) -> tuple[str, str] | None:
-    """(catalog, namespace.table); None for a folder or a URI. Raises ConfigError for a table
-    without a namespace."""
+    """(catalog, namespace.table) of a text such as `prod:sales.orders`; None for a folder or a URI.
+    Raises ConfigError for a table without a namespace."""
     match = _IN_CATALOG.fullmatch(text)
     if match is None:
         return None
     catalog, identifier = match["catalog"], match["identifier"]
+    # A dot in braces is part of a value that names the table, and divides no namespace.
     if "." not in re.sub(r"\{[^{}]*\}", "", identifier):
         raise ConfigError(
             f"{text!r} has no namespace: write {catalog}:namespace.{identifier} for a table of the "
@@ -67,8 +69,9 @@ def parse_catalog_name(text: str) -> tuple[str, str] | None:
 def resolve_table(
     text: str, format_name: str | None, options: Mapping[str, str]
 ) -> tuple[Format, TableName]:
-    """The format and the name of an existing table. `format_name`: None to look at the folder;
-    `options`: those of the storage. Raises ConfigError."""
+    """The format and the name of an existing table that a user names by a text. `format_name`:
+    None: look into the folder for it; `options`: `storage.…` options for the formats' libraries.
+    Raises ConfigError."""
     for option in options:
         if not option.startswith(STORAGE):
             raise ConfigError(f"Unknown option {option!r}; known: {STORAGE}… for the storage.")
@@ -93,7 +96,8 @@ def resolve_table(
 
 
 def parse_format(option: str, name: str) -> Format:
-    """The format of this name. Raises ConfigError; `option`: its name, or the flag's."""
+    """The table format that a user names. Raises ConfigError; `option`: the name of the option or
+    flag that has this value, for the error."""
     try:
         return Format(name.casefold())
     except ValueError:
@@ -101,16 +105,18 @@ def parse_format(option: str, name: str) -> Format:
 
 
 def parse_file_size(option: str, value: str) -> int:
-    """Bytes of a text such as "128m". Raises ConfigError; `option`: its name, or the flag's."""
+    """The number of bytes in a text such as "128m". Raises ConfigError; `option`: the name of the
+    option or flag that has this value, for the error."""
     match = _SIZE.fullmatch(value.strip().casefold())
-    size = int(match[1]) * _BYTES[match[2]] if match else 0
+    size = int(match[1]) * _BYTES[match[2]] if match else 0  # 0: too small, so refused below
     if size < _MIN_FILE_SIZE:
         raise ConfigError(f"{option} must be a size of at least 64k, such as 128m, not {value!r}.")
     return size
 
 
 def parse_duration(option: str, value: str) -> timedelta:
-    """The time in "7d". Raises ConfigError; `option`: its name, or the flag's."""
+    """The duration in a text such as "7d", at most a century, since a timedelta has an end. Raises
+    ConfigError; `option`: the name of the option or flag that has this value, for the error."""
     match = _DURATION.fullmatch(value.strip().casefold())
     if match is None:
         raise ConfigError(

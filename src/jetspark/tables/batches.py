@@ -46,7 +46,8 @@ def overwrite(table: Table, files: Sequence[NewFile], txn_versions: TxnVersions)
 
 
 def table_missing(name: TableName, batch: int) -> TableError:
-    """The error for a table that no longer exists at this batch."""
+    """The error for a table that no longer exists when a query is to write this batch; the query's
+    earlier batches are lost with it."""
     lost = f", and with it {_earlier_batches(batch)}" if batch else ""
     return TableError(
         f"{name} no longer exists{lost}. Restore it; or, to start over, delete the query's "
@@ -55,13 +56,14 @@ def table_missing(name: TableName, batch: int) -> TableError:
 
 
 def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
-    """Raise TableError unless the table has the writer's batches before this one: it is an older
-    copy, another table, or was set back. May refresh the table."""
+    """Raise TableError unless the table has all batches of a query before this one. If it lacks
+    some, it is an older copy, another table, or was set back. `writer`: the query's id, which its
+    checkpoint keeps. May refresh the table."""
     if batch == 0:
         return
     last = last_batch(table, writer)
     if last is None or last < batch - 1:
-        table.refresh()
+        table.refresh()  # the version that was read may be older than the missing batches
         last = last_batch(table, writer)
     name = table.name
     if last is None:
@@ -75,6 +77,7 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
             f"{batch - 1} as written, too: an older copy of the table was put back. Bring back the "
             "newest one"
         )
+    # A restore or rollback takes rows away, but may leave the number of the last batch.
     version = table.txn_version(_key("version", writer))
     if version is not None and table.was_set_back(version, _key("batch", writer), last):
         raise _missing_batches(
@@ -84,7 +87,8 @@ def check_earlier_batches(table: Table, writer: str, batch: int) -> None:
 
 
 def _missing_batches(sentence: str) -> TableError:
-    """The error for a table that has lost batches. `sentence`: why, and what brings them back."""
+    """The error for a table that has lost batches of a query. `sentence`: how they were lost, and
+    what brings them back; the other ways to go on are added here."""
     return TableError(
         f"{sentence}; or, to start over, delete the query's checkpoint and take another table; or, "
         f"to go on without what is lost, {ADOPT_HINT}."
@@ -97,7 +101,8 @@ def _earlier_batches(batch: int) -> str:
 
 
 def last_batch(table: Table, writer: str) -> int | None:
-    """Number of the writer's last batch in the table; None before its first."""
+    """Number of the last batch that a query has committed to the table; None before its first.
+    `writer`: the query's id."""
     return table.txn_version(_key("batch", writer))
 
 
@@ -113,18 +118,21 @@ def commit_batch(
     offsets: int | None = None,
     change: CommitAction = append,
 ) -> bool:
-    """Add the files of a batch, unless the table has it; returns whether they were added.
+    """Add the files of a query's batch to a table in one commit, unless the table has this batch;
+    returns whether they were added.
 
-    `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
-    continue although a writer with this name and another id has written, and whatever the table
-    has lost. `after`: the writer's batch that the table has to have; by default the one before,
-    since a single table gets empty batches, too. `offsets`: the fingerprint of what the batch has
-    read, if it is known. `change`: what the rows do to the table. Raises TableError if rows would
-    be written twice, if the table lacks earlier ones or has other rows as this batch, or if others
-    commit without a break; and ConfigError for a table that would forget the batch.
+    `writer`: the query's id, which its checkpoint keeps; `name`: the query's name, which stays the
+    same when the checkpoint is lost and the query gets a new id. `adopt`: continue although a query
+    with this name and another id has written, and whatever the table has lost. `after`: the earlier
+    batch that the table has to have; by default the one before this one, since a query with one
+    table commits empty batches, too. `offsets`: the fingerprint of what the batch has read, if it
+    is known. `change`: what the rows do to the table. Raises TableError if rows would be written
+    twice, if the table lacks earlier ones or has other rows as this batch, or if others commit
+    without a break; and ConfigError for a table that would forget the batch.
     """
 
     def attempt() -> bool:
+        """Commit the batch on top of the version that was read; False if the table has it."""
         if has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
             return False
         versions: dict[str, int | None] = {
@@ -133,6 +141,7 @@ def commit_batch(
         }
         if last_batch(table, writer) is None and name is not None:
             versions[_key("query", name)] = fingerprint(writer)
+        # Without a known fingerprint, 0 replaces that of the batch before.
         if offsets is not None or table.txn_version(_key("offsets", writer)) is not None:
             versions[_key("offsets", writer)] = offsets or 0
         change(table, files, versions)
@@ -151,7 +160,8 @@ def has_batch(
     after: int | None = None,
     offsets: int | None = None,
 ) -> bool:
-    """Whether a table has a batch of the writer; if not, nothing forbids to commit it.
+    """Whether a table has a batch of a query. If it returns False, the batch may be committed:
+    whatever forbids that has been raised as an error.
 
     The arguments, and the errors, are those of `commit_batch`. May refresh the table.
     """
@@ -164,9 +174,10 @@ def has_batch(
         check_name(table, writer, name)
     if last is None or last < batch:
         return False
-    if last > batch:
+    if last > batch:  # batches are committed in order
         return True
     committed_offsets = table.txn_version(_key("offsets", writer))
+    # None and 0 are unknown fingerprints, which contradict nothing.
     if not adopt and offsets and committed_offsets and committed_offsets != offsets:
         raise TableError(
             f"{table.name} has other messages as batch {batch} of this query: a copy of its "
@@ -178,13 +189,15 @@ def has_batch(
 
 
 def commit_files(table: Table, files: Sequence[NewFile], change: CommitAction = append) -> None:
-    """Commit files that belong to no batch. Raises TableError if others commit without a break."""
+    """Commit files that belong to no batch of a query, so that a repetition would add them again.
+    Raises TableError if others commit without a break."""
     commit_with_retries(table.name, lambda: change(table, files, {}), table.refresh)
 
 
 def check_name(table: Table, writer: str | None, name: str) -> None:
-    """Raise TableError if a writer of this name, but with another id, has written to the table.
-    `writer`: its id; None if it has none yet."""
+    """Raise TableError if a query of this name, but with another id, has written to the table: its
+    checkpoint was lost, so it would write the same rows again. `writer`: the query's id; None if it
+    has none yet."""
     first_writer = table.txn_version(_key("query", name))
     if first_writer is None or (writer is not None and first_writer == fingerprint(writer)):
         return
@@ -196,15 +209,18 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
 
 
 def wrote_as(table: Table, writer: str, name: str) -> bool:
-    """Whether the writer has this name in the table, or no batch there yet."""
+    """Whether a query has written to the table under this name, or has no batch there yet.
+    `writer`: the query's id."""
     first = table.txn_version(_key("query", name))
     return last_batch(table, writer) is None or first == fingerprint(writer)
 
 
 def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
-    """Whether a table has batches of a writer, was created for it, or has no rows.
+    """Whether a query may take a table for its own: the table has batches of it, was created for
+    it, or has no rows.
 
-    `writer`: its id; None: not known, so that its name tells. `name`: None if it has none.
+    `writer`: the query's id; None: it is not known, and the table is recognised by the query's
+    name. `name`: the query's name; None if it has none.
     """
     versions = [] if writer is None else [_key("batch", writer), _key("made", writer)]
     if name is not None:
@@ -215,31 +231,33 @@ def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
 
 
 def created_for(writer: str, batch: int) -> dict[str, int]:
-    """Transaction versions of a table that is created for a batch."""
+    """Transaction versions to set in a new table, by which `was_created_for` recognises the query
+    and the batch that it is created for."""
     return {_key("made", writer): batch}
 
 
 def was_created_for(table: Table, writer: str, batch: int) -> bool:
-    """Whether an attempt of this batch has created the table."""
+    """Whether the table was created by an attempt to write this batch of a query."""
     return table.txn_version(_key("made", writer)) == batch
 
 
 def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_or_name: str) -> str:
-    """The name of one of a writer's transaction versions.
+    """The name of a transaction version by which a table remembers something about a query.
 
     | kind | value |
     |---|---|
-    | batch | the writer's last batch |
+    | batch | the query's last batch |
     | version | the table version that this batch created |
     | offsets | the fingerprint of the offsets that it has read; 0: unknown |
     | made | the batch that created the table |
-    | query | by the writer's name: the fingerprint of its first id |
+    | query | by the query's name, not its id: the fingerprint of its first id |
     """
     return f"jetspark.{kind}.{writer_or_name}"
 
 
 def fingerprint(text: str) -> int:
-    """The first 56 bits of a text's SHA-256: transaction versions are integers."""
+    """A number that stands for a text: the first 56 bits of its SHA-256. Transaction versions, in
+    which a table remembers it, can only be integers."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
 
 
@@ -250,7 +268,8 @@ def commit_with_retries(
     *,
     error: type[CommitConflict | TableError] = TableError,
 ) -> _T:
-    """The result of `attempt`, which is called again after each conflict.
+    """The result of `attempt`, which commits to a table and is called again each time it raises
+    CommitConflict, since another program committed first.
 
     `name`: the table's, for the message. `refresh`: reads the newest version before the next
     attempt. Raises `error` if others commit without a break for CONFLICT_TIMEOUT_SECONDS.

@@ -13,13 +13,15 @@ ROW_ORDER = "_jetspark_place"
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of a batch of upserts: the last row of each key, to be merged."""
+    """What a batch of upserts changes in a table: the last row of each key, which is inserted,
+    replaces the table's row, or removes it, and perhaps a truncate."""
 
     rows: pa.Table
     deleted: pa.ChunkedArray
     """Boolean mask of the rows whose key is deleted."""
     keys: tuple[str, ...]
     sequence_by: str | None
+    """Column whose greatest value marks the last row of a key; None: a batch has each key once."""
     truncated_before: pa.Scalar | None = None
     """Truncate: all rows of the table before this value of `sequence_by` are removed."""
 
@@ -39,22 +41,26 @@ class Changes:
         return matching_row_numbers(table_rows, self.rows.select(self.keys))
 
     def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
-        """Boolean mask of the table's rows that a truncate removes."""
+        """Boolean mask of the table's rows that a truncate removes: those that come before it, and
+        those without a place in the order."""
         if self.truncated_before is None or self.sequence_by is None:
             return pa.chunked_array([pa.repeat(pa.scalar(False), table_rows.num_rows)])
         return pc.fill_null(pc.less(table_rows[self.sequence_by], self.truncated_before), True)
 
     def without_outdated(self, table_rows: pa.Table) -> Changes:
-        """The changes without those that are older than the table's rows with their keys.
+        """The changes, without those whose key has a newer row in the table: a change that comes
+        late must not replace it.
 
         `table_rows`: has at least the columns `columns`.
         """
+        # Without an order, or with it among the keys, no row of a key is older than another.
         if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
             return self
         orders = with_row_order(self.rows.select(self.columns))
         typed = table_rows.select(self.columns).cast(self.rows.select(self.columns).schema)
         newest = typed.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
-        joined = orders.join(newest, list(self.keys))
+        joined = orders.join(newest, list(self.keys))  # null for a key that the table lacks
+        # One with the same order is taken for a repeat, and replaces the row.
         newer = pc.greater_equal(joined[self.sequence_by], joined[f"{self.sequence_by}_max"])
         current = joined.filter(pc.fill_null(newer, True))[ROW_ORDER]
         return replace(self, rows=self.rows.take(current), deleted=self.deleted.take(current))
@@ -66,7 +72,8 @@ def with_row_order(rows: pa.Table) -> pa.Table:
 
 
 def matching_row_numbers(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
-    """Row numbers, from 0, of the rows whose values in the columns of `keys` are one of its rows;
-    not sorted."""
+    """Row numbers, from 0, of the rows that have one of these keys; not sorted. `keys`: a table
+    whose columns are the key columns."""
+    # Arrow joins only columns of the same types.
     typed = with_row_order(rows.select(keys.column_names).cast(keys.schema))
     return typed.join(keys, keys.column_names, join_type="left semi")[ROW_ORDER]

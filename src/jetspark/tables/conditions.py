@@ -68,13 +68,14 @@ Condition = Comparison | IsNull | And | Or
 
 
 def parse_condition(text: str, schema: pa.Schema) -> Condition:
-    """A condition on the columns of a table. Raises ConfigError."""
+    """Parse a text such as `day >= DATE'2026-01-31'` into a condition on a table's columns, by
+    which files are skipped. Raises ConfigError for one that a file's statistics cannot answer."""
     try:
         statements = sqlglot.parse(text, dialect="spark")
         if len(statements) == 1 and statements[0] is not None:
             return _ConditionParser(text, schema).condition(statements[0], negated=False)
     except SqlglotError:
-        pass
+        pass  # raises the error at the end
     except RecursionError:
         raise ConfigError(
             "prune: the condition is nested too deeply; write a list of values with IN."
@@ -83,14 +84,16 @@ def parse_condition(text: str, schema: pa.Schema) -> Condition:
 
 
 class _ConditionParser:
-    """Translates a tree of sqlglot, with every NOT moved down to the comparisons."""
+    """Translates an SQL expression that sqlglot has parsed into a `Condition`. A condition has no
+    NOT, so each one is moved down to the comparisons, which are negated."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._text = text
         self._schema = schema
 
     def condition(self, node: exp.Expr, *, negated: bool) -> Condition:
-        """The condition of a node, or its negation. Raises ConfigError."""
+        """The condition that an SQL expression stands for, or its negation (NOT (a AND b) is NOT a
+        OR NOT b). Raises ConfigError for what a file's statistics cannot answer."""
         match node:
             case exp.Paren():
                 return self.condition(node.this, negated=negated)
@@ -110,19 +113,19 @@ class _ConditionParser:
                     self._comparison(node.this, "<=", node.args["high"], negated=negated),
                 )
                 return Or(bounds) if negated else And(bounds)
-            case exp.In(expressions=[_, *_] as values):
+            case exp.In(expressions=[_, *_] as values):  # a list of values, not a subquery
                 comparisons = tuple(
                     self._comparison(node.this, "=", value, negated=negated) for value in values
                 )
                 return And(comparisons) if negated else Or(comparisons)
-            case exp.Column():
+            case exp.Column():  # a boolean column by itself
                 return self._comparison(node, "=", exp.true(), negated=negated)
         operator = _OPERATORS.get(type(node))
         if operator is None:
             raise self._unsupported(node)
         if isinstance(node.this, exp.Column):
             return self._comparison(node.this, operator, node.expression, negated=negated)
-        if isinstance(node.expression, exp.Column):
+        if isinstance(node.expression, exp.Column):  # 5 < x is x > 5
             mirrored = _MIRRORED[operator]
             return self._comparison(node.expression, mirrored, node.this, negated=negated)
         raise self._unsupported(node)
@@ -130,7 +133,8 @@ class _ConditionParser:
     def _comparison(
         self, column: exp.Expr, operator: str, value: exp.Expr, *, negated: bool
     ) -> Comparison:
-        """The comparison of a column with a literal, or its negation. Raises ConfigError."""
+        """The comparison of a column with a literal, or its negation (NOT x < 5 is x >= 5). Raises
+        ConfigError for a literal that the column's type does not have."""
         name = self._column_name(column)
         kind = self._schema.field(name).type
         try:
@@ -143,10 +147,11 @@ class _ConditionParser:
         return Comparison(name, _NEGATED[operator] if negated else operator, literal, kind)
 
     def _column_name(self, node: exp.Expr) -> str:
-        """The table's column that a node names, in any case. Raises ConfigError."""
+        """The table's column that a part of the condition names: exactly, or else whatever the case
+        of the letters. Raises ConfigError if there is none."""
         if not isinstance(node, exp.Column):
             raise self._unsupported(node)
-        name = ".".join(part.name for part in node.parts)
+        name = ".".join(part.name for part in node.parts)  # a name with dots has several parts
         names: list[str] = self._schema.names
         if name in names:
             return name
@@ -166,7 +171,8 @@ class _ConditionParser:
 
 
 def _parse_literal(kind: pa.DataType, node: exp.Expr) -> Any:
-    """A literal in the column's type. Raises ValueError or ArithmeticError for another one."""
+    """The value of an SQL literal, for a comparison with a column of this type. Raises ValueError
+    or ArithmeticError for a literal of another type."""
     if isinstance(node, exp.Cast):  # DATE'…', TIMESTAMP'…'
         node = node.this
     if isinstance(node, exp.Boolean) and pa.types.is_boolean(kind):
@@ -184,13 +190,15 @@ def _parse_literal(kind: pa.DataType, node: exp.Expr) -> Any:
         return date.fromisoformat(text)
     if pa.types.is_timestamp(kind):
         moment = datetime.fromisoformat(text)
+        # A time has a zone if the column's have one: nothing else says which moment is meant.
         if (moment.tzinfo is None) == (kind.tz is None):
             return moment
     raise ValueError(text)
 
 
 def _as_number(kind: pa.DataType, value: Decimal) -> Any:
-    """A number in the column's type. Raises ValueError or ArithmeticError if it does not fit."""
+    """A number, for a comparison with a column of this type. Raises ValueError or ArithmeticError
+    for an integer or decimal column that cannot hold the number, and for one of texts or times."""
     if pa.types.is_floating(kind):
         return float(value)
     if pa.types.is_integer(kind):

@@ -28,7 +28,8 @@ NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_value(value: Any) -> str | None:
-    """A value in the form of Delta's log (Delta protocol, "Partition Value Serialization")."""
+    """A partition value as text, as Delta's log and the names of folders have it (Delta protocol,
+    "Partition Value Serialization"); None for null, and for an empty text, which counts as null."""
     match value:
         case None | "":
             return None
@@ -65,24 +66,26 @@ class Partition:
         return partition_value(value)
 
     def may_reject(self, column: pa.Array) -> bool:
-        """Whether `rejection_reason` has to look at the distinct values of the column."""
+        """Whether some value of the column may be unfit for a partition. This is a quick look at
+        the whole column, so that `rejection_reason` need not look at each value."""
         kind = column.type
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             return False
         longest = pc.max(pc.binary_length(column)).as_py() or 0
-        # Percent-encoded in a folder's name, a byte takes three.
+        # The folder is named `name=value`; percent-encoded, a byte takes three characters there.
         return bool(3 * longest + 3 * len(self.name) >= _MAX_NAME_BYTES)
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
-        """Why no row may have this value, as the end of a sentence; None if rows may have it."""
+        """Why no row may have this value in the partition's column, as the end of a sentence: it is
+        too long for a folder's name. None if rows may have it."""
         text = self.text(value.as_py())
         if text is None or len(_partition_folder(self.name, text).encode()) <= _MAX_NAME_BYTES:
             return None
         return f"has a value of {len(text)} characters, too long for the name of a folder"
 
     def value(self, scalar: pa.Scalar) -> Any:
-        """Convert a value of `of` to Python. Raises ConfigError for a date that Python does not
-        have."""
+        """Convert a partition value, which `of` computed with Arrow, to Python. Raises ConfigError
+        for a date outside the years 1 to 9999, which Python does not have."""
         try:
             return scalar.as_py()
         except (OverflowError, ValueError):
@@ -90,7 +93,8 @@ class Partition:
 
 
 def year_out_of_range(column: str) -> ConfigError:
-    """The error for a date in this column that Python does not have."""
+    """The error for a value outside the years 1 to 9999, which Python does not have, in a column by
+    which the table is partitioned."""
     return ConfigError(
         f"{named('partition_by')}: {column!r} has a value outside the years 1 to 9999: partition "
         "by another column, or leave such rows out."
@@ -98,10 +102,10 @@ def year_out_of_range(column: str) -> ConfigError:
 
 
 def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
-    """Folders of a partition in Hive's naming, from which some readers take the values. Ends with a
-    slash.
+    """The folders of a partition's files in Hive's naming, such as `region=eu/day=2026-01-31/`,
+    from which some readers take the values; "" without partitions.
 
-    Raises ConfigError for a value that is too long for a folder's name, or has none.
+    Raises ConfigError for a value that is too long for a folder's name.
     """
     path = ""
     for partition, value in zip(partition_by, values, strict=True):
@@ -118,7 +122,8 @@ def partition_path(partition_by: Sequence[Partition], values: tuple[Any, ...]) -
 
 
 def _partition_folder(name: str, text: str | None) -> str:
-    """The folder of a partition, `name=text`; `text`: None for null."""
+    """The folder of a partition, `name=text`, with what has a meaning in a path or a URI encoded.
+    `text`: None for null."""
     name = _PATH_CHARACTERS.sub(lambda match: quote(match[0], safe=""), name)
     # deltalake's compaction looks for a ~ as %7E.
     value = NULL_FOLDER if text is None else quote(text, safe="").replace("~", "%7E")
@@ -144,7 +149,8 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a table's data files; it is sent to executors."""
+    """How new data files of a table are divided, sorted and written. The driver decides it, and the
+    tasks that write files get it."""
 
     schema: pa.Schema
     """The table's columns, with the metadata that the format adds."""

@@ -39,7 +39,9 @@ MAX_OPEN_FILES = 64
 def write_files(
     layout: Layout, storage: Storage, name: str, batches: Iterable[pa.RecordBatch]
 ) -> list[NewFile]:
-    """Write the batches into new files; an error leaves none. Raises as `FileWriter.write`."""
+    """Write record batches into new files of one table, which are returned to be committed; after
+    an error no file is left. `name`: the beginning of the files' names. Raises as
+    `FileWriter.write`."""
     writer = FileWriter(layout, storage, name)
     try:
         for batch in batches:
@@ -59,8 +61,8 @@ class FileWriter:
     """
 
     def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
-        """`layout`, `storage`: the only table's; None if there are several (`add_table`). `name`:
-        the beginning of the files' names."""
+        """Create a writer of files for one table, or, if `layout` and `storage` are None, for the
+        tables that `add_table` adds. `name`: the beginning of the files' names."""
         self._name = f"{name}-{secrets.token_hex(8)}"
         self._tables: dict[str, _WritableTable] = {}
         if layout is not None and storage is not None:
@@ -75,7 +77,7 @@ class FileWriter:
         them."""
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
-        """Let `write` take rows for a further table."""
+        """Let `write` take rows for a further table, which it gets by this name."""
         self._tables[table] = _WritableTable(layout, storage)
 
     def layout_of(self, table: str) -> Layout:
@@ -83,8 +85,9 @@ class FileWriter:
         return self._tables[table].layout
 
     def write(self, batch: pa.RecordBatch, table: str = "") -> None:
-        """Add rows. Raises ConfigError for a null in a required column, and for values of a derived
-        column that differ from what is computed."""
+        """Add rows to the files of a table's partitions; they are buffered, and written when there
+        are enough. `table`: "" for the only one. Raises ConfigError for a null in a required
+        column, and for values of a derived column that differ from what is computed."""
         writable = self._tables[table]
         layout = writable.layout
         fitting = _fit_to_layout(layout, batch)
@@ -98,6 +101,8 @@ class FileWriter:
             self._buffered_bytes += self._files[key].add(rows.select(writable.file_schema.names))
             if self._files[key].has_row_group:
                 self._flush(key)
+        # Free memory: first by writing the files that take most of it, then by copying the rows
+        # that keep whole batches in memory, since they are slices of them.
         while self._buffered_bytes > MAX_BUFFERED_BYTES:
             self._flush(max(self._files, key=lambda key: self._files[key].buffered_bytes))
         self._retained_bytes += batch.nbytes
@@ -108,7 +113,7 @@ class FileWriter:
 
     def _flush(self, key: tuple[Any, ...]) -> None:
         """Write a file's buffered rows as a row group; finish the file if it is full, or if too
-        many are open."""
+        many files are open. `key`: the file's table and the values of its partition."""
         file = self._files[key]
         self._buffered_bytes -= file.buffered_bytes
         file.flush()
@@ -116,20 +121,22 @@ class FileWriter:
             self._finish(key)
 
     def _finish(self, key: tuple[Any, ...]) -> None:
-        """Close a file: later rows of its partition go into another one."""
+        """Close a file, and keep its description for `close`; later rows of its partition go into
+        another one. `key`: the file's table and the values of its partition."""
         table, *values = key
         file = self._files.pop(key)
         self._buffered_bytes -= file.buffered_bytes
         self._finished.append(file.close(table, tuple(values)))
 
     def close(self) -> list[NewFile]:
-        """Finish all files and return them."""
+        """Finish all files, and return the descriptions of all that were written."""
         for key in list(self._files):
             self._finish(key)
         return self._finished
 
     def discard(self) -> None:
-        """Remove the written files, as far as possible."""
+        """Remove the written files, since they will not be committed; what cannot be removed is
+        left to a vacuum."""
         for file in self._files.values():
             with suppress(Exception):
                 file.abandon()
@@ -139,9 +146,12 @@ class FileWriter:
 
 
 class _WritableTable:
-    """A table's layout and storage, and the columns of its files."""
+    """A table that a FileWriter writes files for: its layout, its storage, and the columns that its
+    files have, which may lack those that the table is partitioned by."""
 
     def __init__(self, layout: Layout, storage: Storage) -> None:
+        """Work out the columns of the files; Delta leaves out partition columns, which its log
+        has."""
         self.layout, self.storage = layout, storage
         omitted = [] if layout.keeps_partition_columns else layout.partition_by
         names = {partition.column for partition in omitted}
@@ -151,14 +161,15 @@ class _WritableTable:
 
 
 def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the table's columns and types. A missing column is computed if it is derived,
-    and null otherwise. Raises ConfigError for a null in a required column."""
+    """The rows with the columns and types of the table. A column that they lack is computed if it
+    is derived (from other columns), and null otherwise. Raises ConfigError for a null in a required
+    column, and for values of a derived column that differ from what is computed."""
     columns = [_fit_column(batch, field) for field in layout.schema]
     rows = pa.RecordBatch.from_arrays(columns, layout.schema.names) if layout.derived else batch
     for name, derived in layout.derived.items():
         index = layout.schema.get_field_index(name)
         values = derived.of(rows).cast(layout.schema.field(index).type)
-        if name in batch.schema.names:
+        if name in batch.schema.names:  # the rows came with values of their own
             _check_derived_values(name, columns[index], values)
         columns[index] = values
     for field, column in zip(layout.schema, columns, strict=True):
@@ -168,7 +179,8 @@ def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _fit_column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
-    """The batch's column of this name, in the target's type; nulls if it has none."""
+    """The column of a batch that becomes this column of the table, in its type and in valid UTF-8;
+    nulls if the batch lacks it."""
     index = batch.schema.get_field_index(target.name)
     if index < 0:
         return pa.nulls(batch.num_rows, target.type)
@@ -177,7 +189,8 @@ def _fit_column(batch: pa.RecordBatch, target: pa.Field) -> pa.Array:
 
 
 def _check_derived_values(name: str, values: pa.Array, expected: pa.Array) -> None:
-    """Raise ConfigError for values of a derived column that differ from what is computed."""
+    """Raise ConfigError if the rows came with values of a derived column that differ from those
+    that are computed from other columns. `name`: the column's."""
     differs = values_differ(values, expected)
     if pc.any(differs).as_py():
         at = pc.index(differs, True).as_py()
@@ -188,14 +201,17 @@ def _check_derived_values(name: str, values: pa.Array, expected: pa.Array) -> No
 
 
 class _OpenFile:
-    """One file, with the rows buffered for its next row group."""
+    """A file that a FileWriter has not finished, with the rows that are buffered for its next row
+    group. It is created in the storage when the first row group is written."""
 
     def __init__(self, writable: _WritableTable, path: str) -> None:
+        """Plan a file of this table; nothing is created before its first row group."""
         self.path = path
         self.buffered_bytes = 0
         self._table = writable
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
+        # What Parquet's statistics lack: columns with NaN, and bounds of long texts.
         self._with_nan: set[str] = set()
         self._long_texts: dict[str, list[tuple[str, str | None]]] = {}
         self._stream: Any = None
@@ -208,7 +224,8 @@ class _OpenFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the file has the target size, or takes no more rows since it is sorted."""
+        """Whether the file takes no more rows: it has the target size, or it has its only row group
+        since its rows are sorted."""
         layout = self._table.layout
         return bool(layout.sort_by or self._stream.tell() >= layout.target_bytes)
 
@@ -225,8 +242,8 @@ class _OpenFile:
         return int(rows.nbytes)
 
     def copy_buffered_rows(self) -> None:
-        """Give the buffered rows memory of their own: one row keeps the whole batch that it was
-        cut from."""
+        """Give the buffered rows memory of their own: as slices, they keep the whole batches that
+        they were cut from in memory."""
         if self._batches:
             table = pa.Table.from_batches(self._batches)
             columns = [pa.concat_arrays(column.chunks) for column in table.columns]
@@ -257,8 +274,8 @@ class _OpenFile:
         self._batches, self._rows, self.buffered_bytes = [], 0, 0
 
     def close(self, table: str, partition: tuple[Any, ...]) -> NewFile:
-        """Write what is buffered and the footer, and describe the file. `table`: its name;
-        `partition`: the values of its partition."""
+        """Write the buffered rows and the footer, and return the description of the file. `table`:
+        the table's name; `partition`: the values of the file's partition."""
         self.flush()
         self._writer.close()
         size = int(self._stream.tell())
@@ -268,13 +285,13 @@ class _OpenFile:
         metadata.write_metadata_file(footer)
         layout = self._table.layout
         return NewFile(
-            self.path,
-            size,
-            metadata.num_rows,
-            partition,
-            tuple(by.column for by in layout.partition_by),
-            layout.spec_id,
-            layout.sort_order_id,
+            path=self.path,
+            size=size,
+            rows=metadata.num_rows,
+            partition=partition,
+            partition_by=tuple(by.column for by in layout.partition_by),
+            spec_id=layout.spec_id,
+            sort_order_id=layout.sort_order_id,
             footer=footer.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
             long_texts={name: tuple(bounds) for name, bounds in self._long_texts.items()},
@@ -282,7 +299,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Remove the file, and forget its rows."""
+        """Remove the unfinished file from the storage, and forget its buffered rows."""
         self._batches = []
         if self.is_open:
             with suppress(Exception):
@@ -295,7 +312,8 @@ class _OpenFile:
 
 
 def _sort_rows(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
-    """Sort rows: NaN is greater than every number, and both zeros are the same."""
+    """Sort the rows of a file as its table demands, or leave them if it demands nothing: NaN is
+    greater than every number, and both zeros are the same."""
     if not sort_by:
         return rows
     (batch,) = rows.combine_chunks().to_batches()
@@ -315,12 +333,13 @@ def _sort_rows(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
 
 
 def _choose_encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
-    """Options of a Parquet writer whose first rows these are.
+    """Choose options of a Parquet writer (dictionaries and compression of each column) by a sample
+    of the file's first rows.
 
     A dictionary of values that hardly repeat, and compression of payloads that are random,
     encrypted or compressed, take most of the time of a file and save nothing.
     """
-    if rows.num_rows < 10 * _SAMPLE_ROWS:  # the look takes longer than it saves
+    if rows.num_rows < 10 * _SAMPLE_ROWS:  # taking a sample costs more time than it saves
         return {"compression": compression}
     step = rows.num_rows // _SAMPLE_ROWS
     # Not from the table: it would copy whole columns, to have each in one piece.
@@ -363,7 +382,7 @@ def _parquet_column_paths(schema: pa.Schema) -> list[str]:
 def _split_by_partition(
     batch: pa.RecordBatch, partition_by: Sequence[Partition]
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
-    """(values of the partition, rows) for each partition in the batch."""
+    """Divide a batch by partition: yields (values of the partition, its rows) for each."""
     if batch.num_rows == 0:
         return
     if not partition_by:
@@ -386,7 +405,8 @@ def _split_by_partition(
 
 
 def _replace_invalid_utf8(column: pa.Array) -> pa.Array:
-    """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
+    """The column, with U+FFFD in place of bytes in its texts that are not UTF-8: Spark lets such
+    texts pass, but those of Parquet have to be UTF-8."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -398,14 +418,16 @@ def _replace_invalid_utf8(column: pa.Array) -> pa.Array:
 
 
 def _binary_type(kind: pa.DataType) -> pa.DataType:
-    """The type with binary in place of string, at any depth."""
+    """The type with BINARY in place of STRING, at any depth: so texts that are not valid UTF-8 can
+    be read as bytes."""
     if pa.types.is_string(kind):
         return pa.binary()
     return map_inner_fields(kind, lambda inner: inner.with_type(_binary_type(inner.type)))
 
 
 def _decode_text(value: Any, kind: pa.DataType) -> Any:
-    """A value of `_binary_type(kind)` with its bytes decoded."""
+    """Decode a value whose texts, at any depth, were read as bytes, with U+FFFD for what is not
+    UTF-8. `kind`: the type with the texts."""
     if value is None:
         return None
     if pa.types.is_string(kind):

@@ -65,7 +65,8 @@ class Format(StrEnum):
 
 
 def format_of(folder: Path) -> Format | None:
-    """The format of the table in a local folder; None if there is none."""
+    """The format of the table in a local folder, by the files that it has; None if there is no
+    table."""
     if (folder / "_delta_log").is_dir():
         return Format.DELTA
     if next(folder.glob(_FORMAT_MARKERS["iceberg"]), None) is not None:
@@ -74,9 +75,11 @@ def format_of(folder: Path) -> Format | None:
 
 
 def is_missing(format_: Format, name: TableName) -> bool:
-    """Whether an existing table was removed; cheap, and only known for a local folder.
+    """Whether a table that existed was removed; False also for one that is not in a local folder,
+    where only its library could tell.
 
-    A library that writes into a folder while it is removed leaves a log without a beginning.
+    The first files of the table are looked for: a library that writes into a folder while it is
+    removed leaves a log without a beginning.
     """
     folder = _local_folder(name)
     return folder is not None and not any(
@@ -86,8 +89,9 @@ def is_missing(format_: Format, name: TableName) -> bool:
 
 @contextmanager
 def reporting_missing_table(format_: Format, name: TableName, batch: int) -> Iterator[None]:
-    """Run the block, and raise TableError if the table is removed meanwhile or cannot be written,
-    in place of whatever its library raises. `batch`: the one that the block writes."""
+    """Run a block that writes a table, and raise TableError if the table is removed meanwhile or
+    cannot be written, in place of whatever its library raises. `batch`: the number of the query's
+    batch that the block writes."""
     try:
         yield
     except Exception as error:  # of too many kinds to name them
@@ -99,7 +103,7 @@ def reporting_missing_table(format_: Format, name: TableName, batch: int) -> Ite
             f"{name} cannot be written: {_error_message(error)} When that is mended, run the same "
             "again, which goes on where it was."
         ) from error
-    if is_missing(format_, name):
+    if is_missing(format_, name):  # a library may write into a folder that is being removed
         raise table_missing(name, batch)
 
 
@@ -132,10 +136,12 @@ def open_or_create_table(
     partition_by: Sequence[PartitionBy],
     txn_versions: Mapping[str, int] | None = None,
 ) -> Table:
-    """The table, which is created empty if it does not exist. `txn_versions`: of a new table.
-    Raises ConfigError for columns that the format does not support."""
+    """The table at its newest version, which is created empty if it does not exist. `schema`,
+    `partition_by`, `txn_versions`: what a new table has. Raises ConfigError for columns that the
+    format does not support."""
 
     def attempt() -> Table:
+        """Open or create the table. Raises CommitConflict if another writer creates it first."""
         if (table := find_table(format_, name)) is not None:
             return table
         check_names(schema)
@@ -153,7 +159,8 @@ def folder_storage(format_: Format, folder: TableName) -> Storage:
 
 
 def check_empty(format_: Format, name: TableName) -> None:
-    """Raise ConfigError if a new table's folder has other files, which a vacuum would remove."""
+    """Raise ConfigError if the folder for a new table has files, which a vacuum of the table would
+    remove; names that begin with _ or . are left alone."""
     folder = _local_folder(name)
     if folder is None or not folder.exists():
         return
@@ -172,8 +179,8 @@ def check_empty(format_: Format, name: TableName) -> None:
 
 @contextmanager
 def reporting_library_errors(name: TableName) -> Iterator[None]:
-    """Run the block, and turn errors of the formats' libraries into TableError, or, where a package
-    is missing, into ConfigError."""
+    """Run a block that opens or creates a table, and turn errors of the format's library into
+    TableError with advice, or, where a package is missing, into ConfigError."""
     try:
         yield
     except JetsparkError:
@@ -195,8 +202,8 @@ def reporting_library_errors(name: TableName) -> Iterator[None]:
 
 
 def _check_not_another_format(format_: Format, name: TableName) -> None:
-    """Raise ConfigError for a folder with a table of another format, to whose files a vacuum would
-    find no reference."""
+    """Raise ConfigError for a local folder with a table of another format: a vacuum would remove
+    that table's files, since nothing in this format refers to them."""
     folder = _local_folder(name)
     if folder is None:
         return
@@ -214,7 +221,8 @@ def _local_folder(name: TableName) -> Path | None:
 
 
 def _error_message(error: Exception) -> str:
-    """The innermost message of a library's error, as one line that ends a sentence."""
+    """The innermost message of a library's error, as one line that ends with a full stop. Rust
+    libraries write the messages below each other, the innermost last, and then a backtrace."""
     text = _BACKTRACE.split(_ANSI.sub("", str(error)), maxsplit=1)[0]
     lines = [line.strip(" ↳╰▶─\t") for line in text.splitlines()]
     message = next((line for line in reversed(lines) if line), type(error).__name__)
@@ -230,7 +238,7 @@ def _table_class(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
             from jetspark.tables.delta.table import OpenDelta
 
             return OpenDelta
-        _check_pyiceberg_configuration()
+        _check_pyiceberg_configuration()  # before the import, which reads it
         from jetspark.tables.iceberg.table import OpenIceberg
 
         return OpenIceberg
@@ -242,10 +250,9 @@ def _table_class(format_: Format) -> type[OpenDelta] | type[OpenIceberg]:
 
 
 def _check_pyiceberg_configuration() -> None:
-    """Raise ConfigError for a configuration that PyIceberg would take from the current folder,
-    which is wherever somebody happened to run a command: it names programs that PyIceberg calls.
-
-    PyIceberg reads it as soon as it is imported.
+    """Raise ConfigError for a `.pyiceberg.yaml` in the current folder, unless it is the user's own.
+    PyIceberg would read it as soon as it is imported, and it names programs that PyIceberg calls;
+    but a command may be run in anybody's folder.
     """
     home_folders = (os.environ.get("PYICEBERG_HOME"), Path.home())
     home_files = [Path(folder, _PYICEBERG_FILE) for folder in home_folders if folder]

@@ -37,7 +37,8 @@ class _NotSupported(Exception):
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated column of a Delta table; it is sent to executors."""
+    """A generated column of a Delta table, with its SQL expression parsed, so that tasks can
+    compute its values with Arrow."""
 
     expression: str
     type: pa.DataType
@@ -47,10 +48,12 @@ class Generated:
     def parse(
         cls, column: pa.Field, expression: str, table: object, schema: pa.Schema
     ) -> Generated:
-        """Parse the expression of a column. `table`: its name; `schema`: its columns. Raises
-        ConfigError for an expression that is not supported."""
+        """Parse the SQL expression of a generated column. `table`: the table's name; `schema`: its
+        columns. Raises ConfigError for an expression that is not supported, or has another type
+        than the column."""
         try:
             tree = _ExpressionParser(expression, schema.names).parse()
+            # Computed for no rows, the expression shows its type.
             kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
             are_integers = is_signed_integer(kind) and is_signed_integer(column.type)
             if not are_integers and kind != normalized_type(column.type):
@@ -64,8 +67,8 @@ class Generated:
         return cls(expression, column.type, tree)
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Compute the column's values. Raises ConfigError for a time outside of the years 1 to
-        9999, and for a number that is too large."""
+        """Compute the generated column's values for these rows. Raises ConfigError for a time
+        outside of the years 1 to 9999, and for a number that is too large."""
         try:
             return self.tree.of(batch).cast(self.type)
         except pa.ArrowInvalid as error:
@@ -79,9 +82,10 @@ class _Column:
     name: str
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The column of these rows. Raises ConfigError for a time outside the years 1 to 9999."""
         column = batch.column(self.name)
         if pa.types.is_temporal(column.type):
-            try:
+            try:  # Python, unlike Arrow, refuses other years
                 pc.min_max(column).as_py()
             except (OverflowError, ValueError):
                 raise year_out_of_range(self.name) from None
@@ -114,30 +118,35 @@ _Node = _Column | _Literal | _Call
 
 
 class _ExpressionParser:
-    """Parses an expression by recursive descent. Raises _NotSupported."""
+    """Parses the SQL expression of a generated column by recursive descent. Raises _NotSupported
+    for what Arrow and Spark would not compute alike."""
 
     def __init__(self, text: str, columns: list[str]) -> None:
+        """Begin with the first token. `text`: the expression; `columns`: the table's, which it may
+        name in any case."""
         self._columns = {name.casefold(): name for name in columns}
         self._tokens = _tokenize(text)
         self._kind, self._text = next(self._tokens)  # the next token
 
     def parse(self) -> _Node:
-        """The whole expression."""
+        """The whole expression as a tree, which has to be computed from a column."""
         tree = self._sum()
+        # With tokens left over, or for a constant, it is not one of the supported forms.
         if self._kind or isinstance(tree, _Literal):
             raise _NotSupported
         return tree
 
     def _sum(self) -> _Node:
-        """Products with + and - between them."""
+        """Parse products with + and - between them; these bind less than * and %."""
         return self._operations("+-", self._product)
 
     def _product(self) -> _Node:
-        """Operands with * and % between them."""
+        """Parse operands with * and % between them."""
         return self._operations("*%", self._operand)
 
     def _operations(self, operators: str, parse_operand: Callable[[], _Node]) -> _Node:
-        """Operands with these operators between them, from left to right."""
+        """Parse operands with some of these operators between them, which are applied from left to
+        right. `parse_operand`: parses one."""
         tree = parse_operand()
         while self._kind == "sign" and self._text in operators:
             operator = self._take()
@@ -145,7 +154,7 @@ class _ExpressionParser:
         return tree
 
     def _operand(self) -> _Node:
-        """A literal, a column, a call, or an expression in parentheses."""
+        """Parse a literal, a column, a call of a function, or an expression in parentheses."""
         kind, text = self._kind, self._take()
         match kind:
             case "number":
@@ -158,17 +167,17 @@ class _ExpressionParser:
                 tree = self._sum()
                 self._expect(")")
                 return tree
-            case "name" if self._text == "(" and self._kind == "sign":
+            case "name" if self._text == "(" and self._kind == "sign":  # the token after the name
                 return self._call(text.casefold())
             case "name":
                 return self._column(text)
         raise _NotSupported
 
     def _call(self, function: str) -> _Node:
-        """The call of a function whose name was taken."""
+        """Parse the arguments of a call, in parentheses; the function's name was taken before."""
         self._expect("(")
         arguments = [self._sum()]
-        if function == "cast":
+        if function == "cast":  # CAST(value AS type)
             if self._take().casefold() != "as":
                 raise _NotSupported
             arguments.append(_Literal(self._take().casefold()))
@@ -181,7 +190,7 @@ class _ExpressionParser:
         return _Call(function, tuple(arguments))
 
     def _column(self, name: str) -> _Column:
-        """The table's column of this name, in any case."""
+        """The table's column of this name, whatever the case of its letters."""
         if name.casefold() not in self._columns:
             raise _NotSupported
         return _Column(self._columns[name.casefold()])
@@ -192,14 +201,15 @@ class _ExpressionParser:
             raise _NotSupported
 
     def _take(self) -> str:
-        """Take the next token, and return its text."""
+        """Return the text of the next token, and go on to the one after it."""
         text = self._text
         self._kind, self._text = next(self._tokens)
         return text
 
 
 def _tokenize(text: str) -> Iterator[tuple[str, str]]:
-    """(kind, text) of each token, and then ("", "") without end. A kind is a group of `_TOKEN`."""
+    """Divide an SQL expression into tokens: yields (kind, text) of each, and then ("", "") without
+    end, so that a parser need not ask whether there are more. A kind is a group of `_TOKEN`."""
     position = 0
     while position < len(text):
         if (match := _TOKEN.match(text, position)) is None:
@@ -214,7 +224,8 @@ def _tokenize(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cast(value: pa.Array, kind: str) -> pa.Array:
-    """CAST(value AS kind), for the casts in which Arrow and Spark agree."""
+    """Spark's CAST(value AS kind), for the casts in which Arrow and Spark agree; TypeError for
+    others."""
     if kind == "date":
         return _to_date(value)
     if kind in _INTEGER_TYPES and is_signed_integer(value.type):
@@ -231,7 +242,7 @@ _INTEGER_TYPES = {
 
 
 def _to_date(value: pa.Array) -> pa.Array:
-    """The day of a timestamp or date."""
+    """Spark's TO_DATE: the day (in UTC) of each timestamp or date; TypeError for other types."""
     if pa.types.is_timestamp(value.type):
         return pc.floor_temporal(value, unit="day").cast(pa.date32())
     if pa.types.is_date32(value.type):
@@ -252,14 +263,16 @@ _UNITS = {
 
 
 def _date_trunc(unit: str, value: pa.Array) -> pa.Array:
-    """The start of the unit in which each timestamp is."""
+    """Spark's DATE_TRUNC: each timestamp rounded down to the start of its hour, day, year, …;
+    TypeError for other types and units."""
     if not pa.types.is_timestamp(value.type) or unit.casefold() not in _UNITS:
         raise TypeError(unit)
     return pc.floor_temporal(value, unit=_UNITS[unit.casefold()])
 
 
 def _trunc(value: pa.Array, unit: str) -> pa.Array:
-    """The first day of the unit in which each date is."""
+    """Spark's TRUNC: each date rounded down to the first day of its week, month, quarter or year;
+    TypeError for other units."""
     if _UNITS.get(unit.casefold()) not in ("year", "quarter", "month", "week"):
         raise TypeError(unit)
     return pc.floor_temporal(_to_date(value), unit=_UNITS[unit.casefold()])
@@ -274,7 +287,8 @@ _FORMAT_PART = re.compile(r"(yyyy|MM|dd|HH|mm)|([^A-Za-z'\[\]{}#]+)")
 
 
 def _date_format(value: pa.Array, pattern: str) -> pa.Array:
-    """Times as texts. `pattern`: of the fields in `_DATE_FIELDS` and other characters."""
+    """Spark's DATE_FORMAT: times as texts such as 2026-01-31. `pattern`: fields such as yyyy and
+    MM with other characters between them; TypeError for letters that are no known field."""
     parts = _FORMAT_PART.findall(pattern)
     if _FORMAT_PART.sub("", pattern) or not any(field for field, _ in parts):
         raise TypeError(pattern)
@@ -289,24 +303,26 @@ def _date_format(value: pa.Array, pattern: str) -> pa.Array:
 
 
 def _substring(value: pa.Array, start: int, length: int) -> pa.Array:
-    """Part of each text; its first character has the number 1."""
-    if start < 1:
+    """Spark's SUBSTRING: a part of each text, whose first character has the number 1."""
+    if start < 1:  # Spark counts negative ones from the end
         raise TypeError(start)
     return pc.utf8_slice_codeunits(value, start - 1, start - 1 + length)
 
 
 def _remainder(value: pa.Array, divisor: int) -> pa.Array:
-    """The remainder, with the sign of the value as in Spark."""
-    if not divisor:
+    """Spark's %: the remainder, which has the sign of the value, not of the divisor."""
+    if not divisor:  # Spark makes null of it, or an error
         raise TypeError(divisor)
     quotient = pc.divide_checked(value, divisor)
     return pc.subtract_checked(value, pc.multiply_checked(quotient, divisor))
 
 
 def _of_integers(function: Callable[..., pa.Array]) -> Callable[[Any, Any], pa.Array]:
-    """The function of two operands, for whole numbers only."""
+    """The function of two operands, restricted to whole numbers, with which Arrow and Spark compute
+    alike: it raises TypeError for others."""
 
     def call(left: Any, right: Any) -> pa.Array:
+        """Apply the function; an operand is an array, or a literal as an int."""
         for operand in (left, right):
             if not isinstance(operand, int) and not is_signed_integer(operand.type):
                 raise TypeError(operand)

@@ -42,7 +42,8 @@ _MESSAGE_IDENTITY = ("seq", "stream")
 
 @dataclass(frozen=True)
 class History(Upsert):
-    """Merges the changes of a batch into a table of history; a `CommitAction` of `batches`."""
+    """Merges the changes of a batch into a table of history, which has a row for each change of a
+    key, with the times between which it was valid; a `CommitAction` of `batches`."""
 
     history_by: str = ""
     """The column with the time of a change; `sequence_by` is set, too."""
@@ -50,8 +51,9 @@ class History(Upsert):
     added_columns = (FROM, TO)
 
     def table_schema(self, rows: pa.Schema) -> pa.Schema:
-        """The columns of the rows, and those with the times between which each is valid. Raises
-        ConfigError."""
+        """The columns of a table of history for these rows: theirs, `valid_from` and `valid_to`.
+        Raises ConfigError if the column with the times of changes has no timestamps, or if the rows
+        have a column of one of these names."""
         kind = rows.field(self.history_by).type
         if not pa.types.is_timestamp(kind):
             raise ConfigError(
@@ -70,18 +72,22 @@ class History(Upsert):
         yield "history_by", self.history_by
 
     def changes(self, table: Table, files: Sequence[NewFile]) -> Changes:
-        """The rows to merge: those that the table lacks, has with another end, or loses."""
+        """Compute what the changes in these files do to a table of history: rows that it lacks,
+        rows that it has with another `valid_to`, and rows that it loses."""
         rows, removed = pa.table({}), pa.table({})
         if rows_and_truncates := list(self.read(table, files)):
             new, truncates = map(pa.concat_tables, zip(*rows_and_truncates, strict=True))
             rows, removed = self._merge_into_history(table, new, truncates)
             rows = pa.concat_tables([rows, removed.select(rows.schema.names)])
+        # The rows to remove come last, and are marked as deleted.
         is_removed = [False] * (rows.num_rows - removed.num_rows) + [True] * removed.num_rows
         mask = pa.chunked_array([pa.array(is_removed, pa.bool_())])
-        return Changes(rows, mask, self._identity(table.schema), None)
+        return Changes(rows, deleted=mask, keys=self._identity(table.schema), sequence_by=None)
 
     def _identity(self, schema: pa.Schema) -> tuple[str, ...]:
-        """The columns that identify a change in a table, and sort changes into their order."""
+        """The columns that tell a change from all others, and by which changes are sorted: the
+        keys, the order, and, where two changes can have one place in the order, the message's
+        sequence and stream, as far as the table has them."""
         message = [
             name
             for name in _MESSAGE_IDENTITY
@@ -93,19 +99,22 @@ class History(Upsert):
 
     @property
     def _order(self) -> str:
-        """The column that orders changes."""
+        """The column that orders changes, which a history always has."""
         assert self.sequence_by is not None  # noqa: S101
         return self.sequence_by
 
     def _merge_into_history(
         self, table: Table, new: pa.Table, truncates: pa.Table
     ) -> tuple[pa.Table, pa.Table]:
-        """(rows to insert or replace, rows to remove) of the table, for new changes and truncates.
+        """Compute (rows to insert or replace, rows to remove) of a table of history, for new
+        changes and truncates.
 
-        Changed rows are those that the table lacks, or has with another end.
+        A row is replaced if its `valid_to` changes, since a change now follows it.
         """
+        # A truncate ends the rows of all keys, so all of them are read.
         keys = None if truncates.num_rows else new.select(self.keys)
         existing = existing_rows(table, new.schema, keys)
+        # The table remembers a truncate as a row without a key.
         is_truncate = existing[self.keys[0]].is_null()
         known_truncates = existing.filter(is_truncate)
         existing = existing.filter(pc.invert(is_truncate))
@@ -113,20 +122,23 @@ class History(Upsert):
         if self.by_position:
             new = self._place_in_log(new, existing, all_truncates)
         rows, removed = self._deduplicated(_mark_new(existing, new=False), new)
-        if not truncates.num_rows:  # only new rows may come before one that is known
+        # Each truncate deletes the keys that exist just before it. For truncates of the table this
+        # was done before, so without a new one they only concern new changes that come before them.
+        if not truncates.num_rows:
             first = pc.min(new[self._order])
             all_truncates = all_truncates.filter(pc.greater(all_truncates[self._order], first))
         for index in range(all_truncates.num_rows):
             deletions = self._deletions_by(all_truncates.slice(index, 1), rows)
             rows, removed_now = self._deduplicated(rows, deletions)
             removed = pa.concat_tables([removed, removed_now])
+        # Deletions of keys that were already deleted are left out, or removed from the table.
         is_needless = self._deletes_nothing(rows)
         known = pc.invert(rows[_IS_NEW].combine_chunks())
         needless = rows.filter(pc.and_(is_needless, known)).drop_columns([_IS_NEW])
         removed = pa.concat_tables([removed, needless])
         rows = rows.filter(pc.invert(is_needless)).combine_chunks()
         rows = self._changed_rows(rows, new.schema)
-        if all(table.schema.field(key).nullable for key in self.keys):
+        if all(table.schema.field(key).nullable for key in self.keys):  # else it cannot hold them
             truncates = self._missing_truncates(known_truncates, truncates)
             times = truncates[self.history_by].combine_chunks()
             truncates = _set_columns(truncates, {FROM: times, TO: times}, new.schema)
@@ -136,7 +148,9 @@ class History(Upsert):
     # -- which changes there are -----------------------------------------------------------
 
     def _place_in_log(self, new: pa.Table, existing: pa.Table, truncates: pa.Table) -> pa.Table:
-        """The new rows, each with a place in the log if a change before it has one."""
+        """The new changes of a database, where those that came without a place in its log get the
+        place of the change of their key before them, or of the truncate before them. `existing`:
+        rows of the table; `truncates`: old and new ones."""
         is_unplaced = log_position.without_log(new[self._order])
         if not pc.any(is_unplaced).as_py():
             return new
@@ -147,34 +161,39 @@ class History(Upsert):
         return pa.concat_tables([placed, newly_placed])
 
     def _deduplicated(self, known: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """(each change once, in order; rows of the table to remove).
+        """Unite known and new changes: returns (each change once, in order; rows to remove from the
+        table, since a repeat of their change came in another place).
 
         `known`: rows of the table, or a former result, with the column `_IS_NEW`.
         """
         names = self._identity(new.schema)
         rows = pa.concat_tables([known, _mark_new(new, new=True)])
         rows = rows.sort_by([(name, "ascending") for name in (*names, _IS_NEW)]).combine_chunks()
-        repeats = _same_as_previous(rows, names)
+        repeats = _same_as_previous(rows, names)  # the table's row is first, and stays
+        # Without the messages' sequences, two changes with one place cannot be told from a repeat.
         if not self.by_position and names[-1] not in _MESSAGE_IDENTITY:
             self._check_repeats_are_equal(rows, repeats)
         rows = rows.filter(pc.invert(repeats)).combine_chunks()
         if not self.by_position or not rows.num_rows:
             return rows, rows.slice(0, 0).drop_columns([_IS_NEW])
+        # A repeated change of a database is another message, so its position differs.
         is_kept = self._first_or_last_of_each_change(rows)
         removed = pc.and_(pc.invert(is_kept), pc.invert(rows[_IS_NEW].combine_chunks()))
         return rows.filter(is_kept).combine_chunks(), rows.filter(removed).drop_columns([_IS_NEW])
 
     def _check_repeats_are_equal(self, rows: pa.Table, repeats: pa.Array) -> None:
-        """Raise ConfigError for different changes with one place in the order. `repeats`: mask of
-        the rows with the identity of the row before."""
+        """Raise ConfigError if two different changes of a key have the same place in the order: for
+        a repeat of a change, all columns have to be equal. `repeats`: mask of the rows with the
+        same keys and place as the row before."""
         identity = (*self.keys, self._order)
+        # Each repeat, and the row before it, of which it is one.
         repeated = rows.drop_columns([FROM, TO, _IS_NEW]).filter(
             pc.or_(repeats, _shift_up(repeats))
         )
         first: dict[str, Any] = {}
         for row in repeated.to_pylist():
             if any(name not in first or first[name] != row[name] for name in identity):
-                first = row
+                first = row  # of the next change
             elif repr(row) != repr(first):
                 key = ", ".join(f"{name}={row[name]!r}" for name in self.keys)
                 raise ConfigError(
@@ -184,8 +203,9 @@ class History(Upsert):
                 )
 
     def _first_or_last_of_each_change(self, rows: pa.Table) -> pa.Array:
-        """Mask of the ordered rows without the repeats of a database's change: the first of the
-        same changes, or the last where other changes of the key have the same place in the log."""
+        """Mask of the rows that stay when repeats of a database's changes are dropped: of repeats
+        the first one stays, or the last if other changes of the key have the same place in the log
+        (Debezium then repeats all of them, in order). `rows`: all changes, in order."""
         ordered = with_row_order(rows.select(self.keys))
         ordered = ordered.append_column(_LOG, log_position.log_places(rows[self._order]))
         ordered = ordered.append_column(_CHANGE, log_position.change_ids(rows[self._order]))
@@ -193,7 +213,7 @@ class History(Upsert):
         changes = ordered.group_by([*place, _CHANGE], use_threads=False).aggregate(
             [(ROW_ORDER, "min"), (ROW_ORDER, "max")]
         )
-        if changes.num_rows == rows.num_rows:
+        if changes.num_rows == rows.num_rows:  # there are no repeats
             return pa.repeat(pa.scalar(True), rows.num_rows)
         counts = changes.group_by(place).aggregate([(_CHANGE, "count")])
         changes = changes.join(counts, place)
@@ -204,7 +224,7 @@ class History(Upsert):
     # -- deletions and truncates -----------------------------------------------------------
 
     def _is_deletion(self, rows: pa.Table) -> pa.Array:
-        """Boolean mask of the rows that delete their key."""
+        """Boolean mask of the rows that delete their key, by themselves or for a truncate."""
         mask = pa.repeat(pa.scalar(False), rows.num_rows)
         for condition in (self.deletes, self.truncates):
             if condition is not None and rows.num_rows:
@@ -212,12 +232,13 @@ class History(Upsert):
         return mask
 
     def _deletions_by(self, truncate: pa.Table, rows: pa.Table) -> pa.Table:
-        """The deletions, at the place of a truncate, of all keys that have a row before it.
-        `rows`: all changes, in order."""
+        """Make rows that delete, at the place of a truncate, each key that exists just before it.
+        `truncate`: a table with this row only; `rows`: all changes, in order."""
         is_before = pc.less(rows[self._order], truncate[self._order][0]).combine_chunks()
         next_is_before = pc.and_(_same_as_next(rows, self.keys), _shift_up(is_before))
         is_last_before = pc.and_(is_before, pc.invert(next_is_before))
         ended = rows.filter(pc.and_(is_last_before, pc.invert(self._is_deletion(rows))))
+        # Copies of the truncate's row, with the keys that it deletes.
         deletions = truncate.take(pa.array([0] * ended.num_rows, pa.int64()))
         for key in self.keys:
             index = deletions.schema.get_field_index(key)
@@ -225,17 +246,21 @@ class History(Upsert):
         return deletions
 
     def _deletes_nothing(self, rows: pa.Table) -> pa.Array:
-        """Mask of the truncates of a key that was deleted before: a repeat has moved its deletion
-        for a time. `rows`: all changes, in order."""
+        """Mask of the deletions for a truncate whose key does not exist at that place, so that they
+        delete nothing. They come about when a repeated change moves. `rows`: all changes, in
+        order."""
         if self.truncates is None or not rows.num_rows:
             return pa.repeat(pa.scalar(False), rows.num_rows)
+        # The deletions for a truncate are copies of its row, so they meet its condition, too.
         previous_is_deletion = _shift_down(self._is_deletion(rows))
         follows_a_row = pc.and_(_same_as_previous(rows, self.keys), pc.invert(previous_is_deletion))
         return pc.and_(self.truncates.of(rows).combine_chunks(), pc.invert(follows_a_row))
 
     def _missing_truncates(self, existing: pa.Table, truncates: pa.Table) -> pa.Table:
-        """Truncates that the table does not have yet, each once."""
+        """The truncates that a table of history does not have yet, each once. `existing`: those
+        that it has, as rows without a key."""
         orders = pa.concat_tables([existing, truncates])[self._order]
+        # A repeated truncate has another position, but the same id.
         ids = (log_position.change_ids(orders) if self.by_position else orders).to_pylist()
         known_ids, missing = {*ids[: existing.num_rows]}, []
         for index, change_id in enumerate(ids[existing.num_rows :]):
@@ -247,8 +272,9 @@ class History(Upsert):
     # -- when changes are valid ------------------------------------------------------------
 
     def _changed_rows(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows that are new, or get another end, with their times filled in. `rows`: all changes,
-        in order."""
+        """The rows to write: those that the table lacks, or whose `valid_to` changes, with
+        `valid_from` and `valid_to` filled in. `rows`: all changes, in order; `schema`: of the
+        result."""
         begins = rows[self.history_by].combine_chunks()
         ends = pa.array(
             _end_times(
@@ -267,8 +293,13 @@ class History(Upsert):
 def _end_times(
     begins: Sequence[int | None], next_is_same_key: Sequence[bool], is_deletion: Sequence[bool]
 ) -> list[int | None]:
-    """When each change ends; None if it is still valid. The arguments are of all changes, in
-    order: the time of each, whether the next one is of its key, and whether it deletes its key."""
+    """The time until which each change of a history is valid; None if it still is. The arguments
+    are of all changes, in order: the time of each, whether the next one is of the same key, and
+    whether it deletes its key.
+
+    A change ends at the earliest time of all later changes of its key, but not before it begins:
+    times need not have the order of the changes. A deletion ends when it begins.
+    """
     ends: list[int | None] = []
     earliest: int | None = None  # of all later changes of the key
     for begin, has_next, deletes in zip(
@@ -285,7 +316,7 @@ def _end_times(
 
 
 def _set_columns(rows: pa.Table, columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.Table:
-    """The rows with other values in these columns, which have their fields of the schema."""
+    """The rows with other values in these columns, whose fields are taken from the schema."""
     for name, values in columns.items():
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, schema.field(name), values)
@@ -293,12 +324,13 @@ def _set_columns(rows: pa.Table, columns: Mapping[str, pa.Array], schema: pa.Sch
 
 
 def _mark_new(rows: pa.Table, *, new: bool) -> pa.Table:
-    """The rows with the column `_IS_NEW`, which says whether the table lacks them."""
+    """The rows with a boolean column `_IS_NEW` added, which is false for rows of the table, and
+    true for rows that it lacks."""
     return rows.append_column(_IS_NEW, pa.repeat(pa.scalar(new), rows.num_rows))
 
 
 def _same_as_previous(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Mask of the rows with the same values, in these columns, as the row before."""
+    """Boolean mask of the rows that have the same values as the row before in these columns."""
     if not rows.num_rows:
         return pa.array([], pa.bool_())
     is_same = pa.repeat(pa.scalar(True), rows.num_rows - 1)
@@ -309,15 +341,15 @@ def _same_as_previous(rows: pa.Table, names: Sequence[str]) -> pa.Array:
 
 
 def _same_as_next(rows: pa.Table, names: Sequence[str]) -> pa.Array:
-    """Mask of the rows with the same values, in these columns, as the row after."""
+    """Boolean mask of the rows that have the same values as the row after in these columns."""
     return _shift_up(_same_as_previous(rows, names))
 
 
 def _shift_up(mask: pa.Array) -> pa.Array:
-    """The mask of the next row at each row; False at the last one."""
+    """The mask moved up by a row: each row has the value of the next one, the last has False."""
     return pa.concat_arrays([mask[1:], pa.array([False] * min(len(mask), 1), pa.bool_())])
 
 
 def _shift_down(mask: pa.Array) -> pa.Array:
-    """The mask of the previous row at each row; False at the first one."""
+    """The mask moved down by a row: each has the value of the previous one, the first has False."""
     return pa.concat_arrays([pa.array([False] * min(len(mask), 1), pa.bool_()), mask[:-1]])

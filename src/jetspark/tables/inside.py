@@ -36,13 +36,14 @@ _STORES: Final = {
 
 
 def is_misread(name: str) -> bool:
-    """Whether libraries take a name for another one."""
+    """Whether the libraries of Delta and Iceberg would take a file's name for another one, since
+    they read it as a URI."""
     return _MISREAD.search(name) is not None
 
 
 def _storage_and_path(name: str) -> tuple[str, str] | None:
-    """(storage, path there) of an absolute path or URI; None for one that is not absolute, or that
-    libraries take for another one."""
+    """(storage, path there) of an absolute path or URI, such as ("s3", "bucket/table"); None for
+    one that is not absolute, or that libraries would take for another one."""
     match = _SCHEME.match(name)
     scheme = _LOCAL if match is None else match[1].casefold()
     path = name if match is None else name[match.end() :]
@@ -52,7 +53,8 @@ def _storage_and_path(name: str) -> tuple[str, str] | None:
 
 
 def relative_path(location: str, uri: str) -> str | None:
-    """The path below the location of a file that metadata names; None for a file elsewhere."""
+    """The path, below a table's location, of a file that the table's metadata names; None for a
+    file elsewhere. Only the names are compared: links are not looked at."""
     table, file = _storage_and_path(location), _storage_and_path(uri)
     if table is None or file is None:
         return None
@@ -63,15 +65,16 @@ def relative_path(location: str, uri: str) -> str | None:
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a path leads down from where it begins, and libraries take it for what it is."""
+    """Whether a relative path only leads down (no `..`), and libraries of table formats open just
+    this path, and not another one that they make of it."""
     parts = path.split("/")
     is_downward = bool(parts[0]) and _STEPS.isdisjoint(parts)
     return is_downward and not is_misread(path) and path == path.strip(" ")
 
 
 def local_folder_of(location: str) -> Path | None:
-    """The folder of a location on this machine, as it is written; None for one elsewhere. Raises
-    ConfigError for a location that libraries take for another one."""
+    """The folder of a table's location if it is on this machine, as it is written; None for one
+    elsewhere. Raises ConfigError for a location that libraries would take for another one."""
     parsed = _storage_and_path(location)
     if parsed is None:
         raise ConfigError(
@@ -84,16 +87,18 @@ def local_folder_of(location: str) -> Path | None:
 
 
 def paths_behind_links(location: str, paths: Iterable[str]) -> set[str]:
-    """The plain paths below a location that are links, or are reached through one.
+    """Select the paths below a table's location that are symbolic links or are reached through one,
+    so that the file could be anybody's; none for a location on another machine.
 
-    Neither is a pipe or a device a file: opening it could wait for ever.
+    A pipe or a device counts as a link: opening it could wait for ever.
     """
     root = local_folder_of(location)
     if root is None:
         return set()
-    links: dict[str, bool] = {"": False}
+    links: dict[str, bool] = {"": False}  # the table's folder itself may be a link
 
     def is_link(path: str) -> bool:
+        """Whether the path, or a folder above it, is a link; looks at each folder once."""
         if (links_to := links.get(path)) is None:
             above = path.rpartition("/")[0]
             links_to = links[path] = is_link(above) or not _is_ordinary(root / path)
@@ -103,7 +108,7 @@ def paths_behind_links(location: str, paths: Iterable[str]) -> set[str]:
 
 
 def _is_ordinary(path: Path) -> bool:
-    """Whether a path is that of a file or a folder itself, or of nothing."""
+    """Whether a path is a file, a folder, or nothing at all: not a link, a pipe or a device."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -112,7 +117,8 @@ def _is_ordinary(path: Path) -> bool:
 
 
 def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
-    """The URIs that are below the location and behind no link, with their paths there."""
+    """Select the URIs that are below a table's location and behind no link, and map each to its
+    path there."""
     paths = {uri: relative_path(location, uri) for uri in uris}
     inside = {uri: path for uri, path in paths.items() if path is not None}
     linked = paths_behind_links(location, inside.values())
@@ -120,13 +126,15 @@ def files_inside(location: str, uris: Iterable[str]) -> dict[str, str]:
 
 
 def check_path(location: str, path: str) -> None:
-    """Raise ConfigError for a path, relative to a table's location, that leaves it."""
+    """Raise ConfigError for a path, relative to a table's location, that leaves its folder: by
+    `..`, through a link, or as libraries read it."""
     if not is_plain_path(path) or paths_behind_links(location, [path]):
         raise file_outside_table(location, path)
 
 
 def check_files(location: str, uris: Iterable[str]) -> None:
-    """Raise ConfigError for the first of the files that a table names which is not below it."""
+    """Raise ConfigError if one of the files that a table's metadata names is not in the table's
+    folder, or is behind a link there."""
     named = set(uris)
     if elsewhere := named - files_inside(location, named).keys():
         raise file_outside_table(location, min(elsewhere))
@@ -135,9 +143,9 @@ def check_files(location: str, uris: Iterable[str]) -> None:
 def check_no_folder_links(
     location: str, *, is_foreign: Callable[[str], bool] = lambda _: False
 ) -> None:
-    """Raise ConfigError for a link to a folder anywhere below a local location: a library could
-    write behind it. `is_foreign`: whether a folder directly below is not the table's, by its
-    name."""
+    """Raise ConfigError for a link to a folder anywhere below a table's local location: a library
+    could write files behind it. `is_foreign`: whether a folder directly in the table's belongs to
+    somebody else, by its name; those are left out."""
     root = local_folder_of(location)
     if root is None:
         return
@@ -150,8 +158,8 @@ def check_no_folder_links(
 
 
 def check_no_links_in(location: str, folder: str) -> None:
-    """Raise ConfigError for a folder below a location that is a link, or has one directly in it, or
-    something else that is neither a file nor a folder."""
+    """Raise ConfigError if a folder below a table's location is a link, or has a link, a pipe or a
+    device directly in it."""
     check_path(location, folder)
     root = local_folder_of(location)
     if root is None or not (root / folder).is_dir():
@@ -163,10 +171,12 @@ def check_no_links_in(location: str, folder: str) -> None:
 
 
 def check_relative_paths(location: str, paths: Iterable[str]) -> None:
-    """Raise ConfigError for the first of some relative paths that leaves a location, whether or not
-    a library decodes what is encoded in it (`%2e`), or takes what it begins with for a scheme."""
+    """Raise ConfigError if one of these relative paths leaves a table's folder. Each is also judged
+    as a library could read it: with its percent-encoding decoded (`%2e`), or as a URI, if it begins
+    like one."""
     named = set(paths)
     named.update(map(unquote, paths))
+    # The slash lets a name such as `s3:` count as the beginning of a URI.
     elsewhere = {path for path in named if not is_plain_path(path) or _SCHEME.match(f"{path}/")}
     elsewhere |= paths_behind_links(location, named - elsewhere)
     if elsewhere:
@@ -174,13 +184,15 @@ def check_relative_paths(location: str, paths: Iterable[str]) -> None:
 
 
 def remove_local_file(location: str, path: str) -> bool:
-    """Remove a file below a location on this machine; False for one elsewhere, which a library has
-    to remove. Follows no link, not even one that was made after the check. Raises ConfigError."""
+    """Remove a file below a table's location if that is on this machine; returns False if not, so
+    that a library has to remove it. Follows no link, not even one that was made after the check.
+    Raises ConfigError for a path that leaves the table's folder."""
     check_path(location, path)
     root = local_folder_of(location)
     if root is None or os.unlink not in os.supports_dir_fd:
         return False
     *folders, name = filter(None, path.split("/"))
+    # Each folder is opened from the one above it, so that nobody can replace one by a link.
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for folder_name in folders:

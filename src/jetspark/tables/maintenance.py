@@ -65,11 +65,11 @@ def check_retention(retention: timedelta) -> None:
 def prove_removable(
     location: str, unneeded: Iterable[str], expired: Container[str], all_paths: Iterable[str]
 ) -> Vacuum:
-    """Divide the files that no version needs into those that are proven to be the table's, and
-    others; leaves out what is reached through a link.
+    """Divide the files that no version of a table needs into those that are proven to be its own,
+    which a vacuum may remove, and others; leaves out what is reached through a link.
 
-    `expired`: files that an older version referred to; `all_paths`: all files in the folder, which
-    show the other tables in it.
+    A file is proven if an older version referred to it (`expired`), or if its name is one that
+    jetspark gives. In the folder of another table, which `all_paths` (all files) show, none is.
     """
     plain = {path for path in unneeded if is_plain_path(path)}
     plain -= paths_behind_links(location, plain)
@@ -83,23 +83,25 @@ def prove_removable(
     for path in plain:
         other_table = next((folder for folder in other_tables if path.startswith(folder)), None)
         if other_table is not None:
-            unproven.add(other_table)
+            unproven.add(other_table)  # one entry for all of its files
         elif path in expired or has_written_name(path):
             removed.append(path)
         else:
             unproven.add(path)
-    return Vacuum(sorted(removed), sorted(unproven))
+    return Vacuum(removed=sorted(removed), unproven=sorted(unproven))
 
 
 def remove_files(storage: Storage, paths: Sequence[str]) -> None:
-    """Remove files, several at a time, since an object store takes long for each."""
+    """Remove files below a table's location, several at a time, since an object store takes long
+    for each. Files that do not exist are passed over."""
 
     def remove(path: str) -> None:
+        """Remove a file, if it is still there."""
         with suppress(FileNotFoundError):  # another vacuum was faster
             storage.remove(path)
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(remove, paths))
+        list(pool.map(remove, paths))  # the list raises an error of any of them
 
 
 # -- compaction -----------------------------------------------------------------------------------
@@ -108,8 +110,9 @@ def remove_files(storage: Storage, paths: Sequence[str]) -> None:
 def group_small_files(
     files: Iterable[_T], size: Callable[[_T], int], target_bytes: int
 ) -> list[list[_T]]:
-    """Group small files, in order, so that each group has about the target size and at least two
-    files. Files of three quarters of that size or more are left out."""
+    """Group small files, in order, for a compaction that makes one file of each group: a group has
+    at most the target size, and at least two files. Files of three quarters of that size or more
+    are large enough, and left out."""
     groups: list[list[_T]] = [[]]
     group_bytes = 0
     for file in files:
@@ -124,11 +127,13 @@ def group_small_files(
 
 
 def due_file_size(table: Table, every: int, full: int) -> int | None:
-    """Target size, in bytes, of a compaction that is due now; None if none is due.
+    """The size, in bytes, of the files that a compaction of a table should make now; None if no
+    compaction is due.
 
-    It is due after each `every` commits, at different ones for different tables. `full`: the
-    table's target size.
+    One is due after each `every` commits. `full`: the size of the files that the table should have
+    in the end; most compactions make smaller ones, so that a row is not rewritten each time.
     """
+    # A checksum of the name spreads the compactions of several tables over different commits.
     compactions, commits_since = divmod(table.commits + zlib.crc32(str(table.name).encode()), every)
     if commits_since:
         return None
@@ -138,8 +143,9 @@ def due_file_size(table: Table, every: int, full: int) -> int | None:
 
 
 def merge_small_files(due: Sequence[tuple[Table, int]]) -> None:
-    """Compact tables, each to its target size in bytes, as far as time allows. Raises TableError if
-    a compaction may have repeated rows."""
+    """Compact tables, each to its target size in bytes, as far as time allows. They are taken in
+    random order, so that each one has its turn at some time. Raises TableError if a compaction may
+    have repeated rows."""
     deadline = time.monotonic() + _MAX_SECONDS
     for table, target_bytes in random.sample(due, len(due)):
         if time.monotonic() < deadline:
@@ -147,7 +153,8 @@ def merge_small_files(due: Sequence[tuple[Table, int]]) -> None:
 
 
 def _compact_if_small(table: Table, target_bytes: int) -> None:
-    """Compact a table unless that is much work; logs every error that repeats no row."""
+    """Compact a table, unless there is nothing to do or too much between two batches. Errors are
+    logged, since the query does not need it; only TableError is raised: rows may be repeated."""
     try:
         table.refresh()
         if 0 < table.bytes_to_merge(target_bytes) <= _MAX_BYTES:

@@ -32,18 +32,21 @@ class _Misfit(NamedTuple):
 
 
 def misfit_mask(layout: Layout, rows: pa.RecordBatch) -> pa.Array | None:
-    """Boolean mask of the rows that the table cannot hold; None if it can hold all of them."""
+    """Boolean mask of the rows that a table of this layout cannot hold, for a value outside its
+    range, a missing one, or one that makes no partition; None if it can hold all of them."""
     return _any_of(misfit.mask for misfit in _find_misfits(layout, rows))
 
 
 def misfit_reason(layout: Layout, row: pa.RecordBatch) -> tuple[str, str]:
-    """(column, reason as a sentence) why the table cannot hold a single row."""
+    """(column, reason as a sentence) why a table of this layout cannot hold a row of which
+    `misfit_mask` says so. `row`: a batch of this row only."""
     misfit = next(_find_misfits(layout, row))
     return misfit.column, misfit.reason
 
 
 def _find_misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[_Misfit]:
-    """All values of the rows that the table cannot hold."""
+    """Find the values that a table of this layout cannot hold: yields a description for each column
+    and reason. Columns that the table computes itself are left out."""
     for column in rows.schema:
         mask = _outside_of_years(rows.column(column.name))
         if mask is not None and pc.any(mask).as_py():
@@ -60,8 +63,9 @@ def _find_misfits(layout: Layout, rows: pa.RecordBatch) -> Iterator[_Misfit]:
 
 
 def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """(name of a field, mask of the values in which it is null) for the field and those nested in
-    it, where the table requires a value."""
+    """Find required values that are missing in a column, at any depth: yields (name of a field such
+    as `address.street`, mask of the column's values in which it is null). `required`: the table's
+    field; `column`: the values that are to become it."""
     if not required.nullable and column.null_count:
         yield required.name, column.is_null()
     kind = required.type
@@ -71,6 +75,7 @@ def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[st
             if index < 0:
                 continue
             for name, mask in _missing_required(inner, column.field(index)):
+                # In a struct that is null itself, nothing is required.
                 mask = pc.and_(mask, column.is_valid())
                 if pc.any(mask).as_py():
                     yield f"{required.name}.{name}", mask
@@ -85,7 +90,8 @@ def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[st
 
 
 def _rejected_by_partition(partition: Partition, rows: pa.RecordBatch) -> Iterator[_Misfit]:
-    """Values of which no partition can be made."""
+    """Find values in a partition's column of which no partition can be made: yields a description
+    for each reason. Each distinct value is looked at once."""
     if not partition.may_reject(rows.column(partition.column)):
         return
     encoded = rows.column(partition.column).dictionary_encode()
@@ -100,8 +106,8 @@ def _rejected_by_partition(partition: Partition, rows: pa.RecordBatch) -> Iterat
 
 
 def _outside_of_years(column: pa.Array) -> pa.Array | None:
-    """Boolean mask of the values with a date in them that Python does not have; None for types
-    without dates."""
+    """Boolean mask of the values with a date outside the years 1 to 9999 in them, at any depth:
+    Python, and so the libraries of the formats, do not have these. None for types without dates."""
     kind = column.type
     if pa.types.is_date32(kind):
         return _outside_range(column.cast(pa.int32()), 1)
@@ -118,13 +124,15 @@ def _outside_of_years(column: pa.Array) -> pa.Array | None:
 
 
 def _outside_range(instants: pa.Array, units_per_day: int) -> pa.Array:
-    """Mask of the instants, in units since 1970, outside the years 1 to 9999."""
+    """Boolean mask, without nulls, of the times outside the years 1 to 9999. `instants`: whole
+    numbers of a unit (seconds, days, …) since 1970."""
     first, end = FIRST_DAY * units_per_day, (LAST_DAY + 1) * units_per_day
     return pc.fill_null(pc.or_(pc.less(instants, first), pc.greater_equal(instants, end)), False)
 
 
 def _any_of(masks: Iterable[pa.Array | None]) -> pa.Array | None:
-    """Mask of what one of the masks has, each of which may be None; None if all are."""
+    """Unite boolean masks: true where at least one of them is. None stands for a mask without true
+    values; the result is None if all are."""
     some = [mask for mask in masks if mask is not None]
     return reduce(pc.or_, some) if some else None
 
@@ -135,6 +143,7 @@ def _entries_of_map(column: pa.Array) -> pa.Array:
 
 
 def _lists_with(mask: pa.Array, lists: pa.Array) -> pa.Array:
-    """Mask of the lists with a value that is in `mask`, which is a mask of all their values."""
+    """Boolean mask of the lists in which some value is marked. `mask`: marks values, one entry for
+    each value of all lists, in order."""
     numbers = pc.list_parent_indices(lists).filter(mask).unique()
     return pc.is_in(pa.array(range(len(lists)), numbers.type), value_set=numbers)

@@ -25,13 +25,14 @@ _WRITTEN_NAME = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-
 
 
 def has_written_name(path: str) -> bool:
-    """Whether a FileWriter gave a file this name."""
+    """Whether a file has a name that jetspark gives to the data files that it writes."""
     return _WRITTEN_NAME.fullmatch(path) is not None
 
 
 def check_written_path(path: str) -> None:
-    """Raise TableError unless a FileWriter can have given a new file this path: relative to the
-    table's location, without a step out of it, and with a name of ours."""
+    """Raise TableError for a new file's path, as a task reports it to the driver, that jetspark
+    does not give to one: it has to be relative to the table's location, without a step out of it,
+    and end with a name of ours."""
     plain = all(part not in ("", ".", "..") for part in path.split("/"))
     if not (plain and has_written_name(path)):
         raise TableError(f"{safe_repr(path)} is no new file of this table: it was not committed.")
@@ -52,7 +53,8 @@ class Storage(Protocol):
 
 @dataclass(frozen=True)
 class NewFile:
-    """A written file that will be committed."""
+    """A Parquet file that a task has written and the driver will add to a table: what the commit
+    has to know about it."""
 
     path: str
     """The path relative to the table's location."""
@@ -82,8 +84,9 @@ class NewFile:
 
 
 def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
-    """Raise TableError if the table's columns are no longer those that this file was written for:
-    columns may have been added, but none removed, and none changed."""
+    """Raise TableError if another program has changed the table's columns since a new file was
+    written. Columns may have been added, but none of the file's removed or changed. `name`,
+    `schema`: the table's."""
     for column in file.metadata.schema.to_arrow_schema():
         at = schema.get_field_index(column.name)
         if at < 0 or _storage_type(schema.field(at).type) != _storage_type(column.type):
@@ -91,19 +94,21 @@ def check_unchanged(name: object, schema: pa.Schema, file: NewFile) -> None:
 
 
 def _storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values in a file, without irrelevant details."""
+    """The type of a column's values as a file stores them, without details that do not matter, for
+    a comparison."""
     return normalized_type(kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind)
 
 
 def table_changed(name: object, part: str) -> TableError:
-    """The error for a table that another program has changed."""
+    """The error for a table that another program has changed while a batch was written. `part`:
+    what it changed, as part of a sentence."""
     return TableError(
         f"{name}: another program changed {part} while this batch was written. Run it again."
     )
 
 
 def files_by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
-    """The files by their table's name, in order."""
+    """Group new files by the name of the table for which they were written, in their order."""
     groups: dict[str, list[NewFile]] = {}
     for file in files:
         groups.setdefault(file.table, []).append(file)
@@ -126,18 +131,21 @@ first one that matches: a datetime is a date, too."""
 
 
 def encode_new_file(file: NewFile) -> NewFile:
-    """The description with partition values that MessagePack can hold."""
+    """The description of a new file, with partition values that MessagePack can hold, to be sent to
+    the driver."""
     return replace(file, partition=tuple(map(_encode_value, file.partition)))
 
 
 def decode_new_file(file: NewFile) -> NewFile:
-    """The description that `encode_new_file` had. Raises TableError as `check_written_path`."""
+    """The description of a new file before `encode_new_file` changed it. Raises TableError for a
+    path that jetspark does not give to a new file."""
     check_written_path(file.path)
     return replace(file, partition=tuple(map(_decode_value, file.partition)))
 
 
 def _encode_value(value: Any) -> Any:
-    """[name of the type, text] for the types of `_ENCODED_TYPES`; other values unchanged."""
+    """A partition value in a form that MessagePack can hold: [name of its type, text] for dates,
+    times, decimals and UUIDs; other values unchanged."""
     for name, (kind, to_text, _) in _ENCODED_TYPES.items():
         if isinstance(value, kind):
             return [name, to_text(value)]
@@ -145,7 +153,8 @@ def _encode_value(value: Any) -> Any:
 
 
 def _decode_value(value: Any) -> Any:
-    """The value that `_encode_value` encoded."""
+    """The partition value that `_encode_value` encoded; a list can only be of its making, since no
+    partition has lists as values."""
     if isinstance(value, list):
         name, text = value
         return _ENCODED_TYPES[name][2](text)

@@ -50,7 +50,7 @@ _SUPPORTED_TYPES: dict[str, Callable[[pa.DataType], bool]] = {
 
 @dataclass(frozen=True)
 class PartitionBy:
-    """A column, or a transform of it."""
+    """A column, or a transform of it, by which a user lets a table be partitioned."""
 
     column: str
     transform: str = ""
@@ -60,7 +60,8 @@ class PartitionBy:
 
     @classmethod
     def parse(cls, text: str) -> PartitionBy:
-        """Parse a transform of a column, or a column's name. Raises ConfigError."""
+        """Parse a column's name, or a transform of a column such as `day(timestamp)` or
+        `bucket(16, id)`. Raises ConfigError."""
         text = text.strip()
         if (match := _TIME_UNIT.fullmatch(text)) is not None:
             return cls(_unquote(match[2]), match[1].casefold())
@@ -71,6 +72,7 @@ class PartitionBy:
         return cls(_unquote(match[3]), match[1].casefold(), int(match[2]))
 
     def __str__(self) -> str:
+        """The text that `parse` reads as this; a column with a comma stands in backquotes."""
         column = self.column
         if {*column} & {",", "`"}:
             column = f"`{column.replace('`', '``')}`"
@@ -80,7 +82,8 @@ class PartitionBy:
         return f"{self.transform}({width}{column})"
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise ConfigError for a column that does not exist, or a type without this transform."""
+        """Raise ConfigError unless a table with these columns can be partitioned by this: the
+        column exists, and the transform takes values of its type."""
         index = schema.get_field_index(self.column)
         if index < 0:
             also = f"; transforms are {EXAMPLES}" if "(" in self.column else ""
@@ -98,19 +101,21 @@ class PartitionBy:
 
 
 def _unquote(text: str) -> str:
-    """The name of a column, which may stand in backquotes."""
+    """The name of a column in a text where it may stand in backquotes."""
     text = text.strip()
     quoted = _QUOTED.fullmatch(text)
     return text if quoted is None else quoted[1].replace("``", "`")
 
 
 def join_partitions(texts: Iterable[str]) -> str:
-    """The text that `parse_partitions` reads as these."""
+    """Join partition columns and transforms into one text, separated by commas, which
+    `parse_partitions` divides again."""
     return ",".join(str(PartitionBy.parse(text)) for text in texts)
 
 
 def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
-    """Parse columns and transforms with commas between them. Raises ConfigError."""
+    """Parse the columns and transforms by which a table is partitioned, with commas between them.
+    Raises ConfigError if there are none, or one twice."""
     partitions = tuple(PartitionBy.parse(part) for part in _SEPARATOR.split(text) if part.strip())
     if not partitions:
         raise ConfigError(
@@ -122,7 +127,8 @@ def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
 
 
 def check_partitions(schema: pa.Schema, partition_by: Iterable[PartitionBy]) -> None:
-    """Raise ConfigError for partitions that a table with these columns cannot have."""
+    """Raise ConfigError for partitions that a table with these columns cannot have: by a missing
+    column or an unsuitable type, or by all columns, so that none is left for the files."""
     columns = set()
     for partition in partition_by:
         partition.check(schema)

@@ -44,8 +44,9 @@ _NAME_ENDS: Final = (":", ".", "[")
 def quarantine_rows(
     rows: pa.RecordBatch, reason_of: Callable[[pa.RecordBatch], Reason]
 ) -> pa.RecordBatch:
-    """Rows of a quarantine table. `rows`: rejected records, with the columns of `MESSAGE`;
-    `reason_of`: the reason of a single one."""
+    """Make rows of a quarantine table, which keeps messages that did not become rows of their own
+    table, from rejected records. `rows`: with the columns of `MESSAGE`; `reason_of`: says why a
+    record, given as a batch of one row, was rejected."""
     # Not as Python's values, which lack some dates that other columns may have.
     reasons = [reason_of(rows.slice(index, 1)) for index in range(rows.num_rows)]
     columns, sentences = zip(*reasons, strict=True)
@@ -55,19 +56,20 @@ def quarantine_rows(
 
 
 def column_of_reason(reason: str, fields: Iterable[str]) -> str | None:
-    """The column of the field that a decoder's reason begins with, as
-    `items[1].price: 12.5 is not an INT.`; None if it begins with none of them."""
+    """The column to which a decoder's reason refers: its field stands at the beginning, as in
+    `items[1].price: 12.5 is not an INT.` None if the reason begins with none of these fields.
+    `fields`: names of columns; a prefix of ours on a name is not part of the payload's field."""
     columns = {name.removeprefix(PREFIX): name for name in fields if name.startswith(PREFIX)}
     columns |= {name: name for name in fields}
-    for name in sorted(columns, key=len, reverse=True):
+    for name in sorted(columns, key=len, reverse=True):  # a name may be the beginning of another
         if reason.startswith(name) and reason[len(name) :].startswith(_NAME_ENDS):
             return columns[name]
     return None
 
 
 def rejection_message(row: Mapping[str, Any], reason: Reason) -> str:
-    """A sentence about a rejected record. `row`: those of its columns of `MESSAGE` that are
-    known."""
+    """A sentence for people about a record that was rejected. `row`: the columns of its message
+    (stream, seq, subject) that are known; `reason`: (column or None, why)."""
     stream, seq, subject = (row.get(name) for name in ("stream", "seq", "subject"))
     record = "A record" if seq is None else f"Message {seq}"
     record += "" if stream is None else f" of {stream}"

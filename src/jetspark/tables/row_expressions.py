@@ -48,21 +48,22 @@ class RowExpression:
 
     @classmethod
     def rest(cls, schema: str) -> RowExpression:
-        """The fields of the payload but those of this schema."""
+        """An expression for the payload's *rest*: the fields that this schema, in DDL, lacks, as
+        JSON."""
         return cls.parse("rest", f"rest{json.dumps([schema])}")
 
     @classmethod
     def new_columns(cls, schema: str, names: FieldNames) -> RowExpression:
-        """The types of the columns that the payload's fields but those of this schema need, as
-        JSON."""
+        """An expression for the new columns that a table needs for the payload's *rest*, the fields
+        that this schema lacks: their types as JSON. `names`: the rule for the columns' names."""
         return cls.parse("new", f"new{json.dumps([schema, dict(names.renamed)])}")
 
     @classmethod
     def parse(cls, option: str, text: str) -> RowExpression:
-        """Parse `region`, `subject[1]`, `header[Site]`, `day(timestamp)`, `hour(timestamp)`, or the
-        text of a `rest`.
+        """Parse a value of rows: `region`, `subject[1]`, `header[Site]`, `day(timestamp)`,
+        `hour(timestamp)`, or the text that `rest` and `new_columns` make.
 
-        Raises ConfigError.
+        Raises ConfigError; `option`: the name of the option with this text, for the error.
         """
         text = text.strip()
         if (match := _TIME_UNIT.fullmatch(text)) is not None:
@@ -88,7 +89,8 @@ class RowExpression:
         return cls(text, "subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Each row's value, or null. The day of a timestamp is a date, its hour a timestamp."""
+        """Compute the value of each row, or null. The day of a timestamp is a date, its hour a
+        timestamp."""
         column = batch.column(self.column)
         if self.unit is not None:
             start = pc.floor_temporal(column, unit=self.unit)
@@ -102,7 +104,8 @@ class RowExpression:
         return column
 
     def of_payload(self, payload: bytes | bytearray | None) -> str | None:
-        """The rest of one payload as JSON, or the types of its fields; None without a rest."""
+        """The rest of one payload (the fields that the schema lacks) as JSON, or the types of the
+        columns that it needs, also as JSON; None without a rest."""
         assert self.schema is not None  # noqa: S101
         if self.new is not None:
             return new_columns(payload, self._known_fields, self.new)
@@ -113,14 +116,16 @@ class RowExpression:
         return known_fields(self.schema or "")
 
     def _subject_token(self, subject: str | None) -> str | None:
-        """The token of a subject that this expression names; None if it has fewer."""
+        """The token of a message's subject that this expression names by its number, from 0; None
+        if the subject has fewer."""
         tokens = [] if subject is None else subject.split(".")
         assert self.token is not None  # noqa: S101
         return tokens[self.token] if self.token < len(tokens) else None
 
 
 def map_distinct_values(column: pa.Array, function: Callable[[Any], str | None]) -> pa.StringArray:
-    """The function's text for each value; it is called once for each distinct value."""
+    """Apply a function that makes texts to each value of a column; it is called once for each
+    distinct value, since it is slower than Arrow."""
     encoded = column.dictionary_encode()
     return pa.array(map(function, encoded.dictionary.to_pylist()), pa.string()).take(
         encoded.indices
@@ -128,10 +133,12 @@ def map_distinct_values(column: pa.Array, function: Callable[[Any], str | None])
 
 
 def _first_header(headers: pa.Array, name: str) -> pa.Array:
-    """The first value of this header in each row, or null. `headers`: lists of (key, value)."""
+    """The first value of a message header, by its name, in each row; null if it is missing.
+    `headers`: lists of (key, value)."""
     pairs = headers.flatten()
     named = pc.equal(pairs.field("key"), name)
     rows = pc.list_parent_indices(headers).filter(named).to_pylist()
     values = pairs.field("value").filter(named).to_pylist()
+    # In reverse, so that the first value of a row is the last one that the dict gets.
     first = dict(zip(reversed(rows), reversed(values), strict=True))
     return pa.array([first.get(row) for row in range(len(headers))], pa.string())

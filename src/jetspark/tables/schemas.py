@@ -17,7 +17,7 @@ WIDENINGS = frozenset({("int32", "int64"), ("float", "double")})
 
 @dataclass(frozen=True)
 class SchemaDifferences:
-    """Differences between the columns of rows and those of a table."""
+    """Differences between the columns of rows and those of the table that is to have the rows."""
 
     added: Sequence[pa.Field]
     """Columns that the table lacks."""
@@ -28,7 +28,8 @@ class SchemaDifferences:
 
 
 def compare_schemas(table: pa.Schema, rows: pa.Schema) -> SchemaDifferences:
-    """Compare rows with a table; a nullable column that the rows lack is filled with nulls."""
+    """Compare the columns of rows with those of the table that is to have them. A nullable column
+    that the rows lack is no difference, since it is filled with nulls."""
     table_types = {column.name: column.type for column in table}
     return SchemaDifferences(
         added=[column for column in rows if column.name not in table_types],
@@ -44,14 +45,14 @@ def compare_schemas(table: pa.Schema, rows: pa.Schema) -> SchemaDifferences:
 
 
 def accepts_type(table: pa.DataType, rows: pa.DataType) -> bool:
-    """Whether a table's column takes values of the rows' type: of its own, or with smaller integers
-    at any depth, which Iceberg does not have."""
+    """Whether a table's column can hold values of the rows' type: the types are the same, or the
+    rows have TINYINT or SMALLINT where the table has INT, since Iceberg lacks those."""
     row_type = normalized_type(rows)
     return normalized_type(table) in (row_type, with_32_bit_integers(row_type))
 
 
 def with_32_bit_integers(kind: pa.DataType) -> pa.DataType:
-    """The type with INT in place of TINYINT and SMALLINT, at any depth."""
+    """The type with INT in place of TINYINT and SMALLINT, which Iceberg lacks, at any depth."""
     if kind in (pa.int8(), pa.int16()):
         return pa.int32()
     return map_inner_fields(kind, lambda inner: inner.with_type(with_32_bit_integers(inner.type)))
@@ -70,7 +71,8 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def as_nullable(field: pa.Field) -> pa.Field:
-    """The column, nullable at every depth, but for the keys of maps."""
+    """The column as new tables have it: nullable at every depth, but for the keys of maps, which
+    cannot be."""
     kind = field.type
     if pa.types.is_map(kind):
         kind = pa.map_(kind.key_type, as_nullable(kind.item_field))
@@ -80,7 +82,8 @@ def as_nullable(field: pa.Field) -> pa.Field:
 
 
 def with_32_bit_offsets(field: pa.Field) -> pa.Field:
-    """The column with its field ids and 32-bit offsets, like Spark's, so that nothing is cast."""
+    """The column with 32-bit offsets in texts, binary values and lists, as Spark's rows have, so
+    that nothing needs a cast. Its metadata, such as field ids, stays."""
     if pa.types.is_large_string(field.type):
         return field.with_type(pa.string())
     if pa.types.is_large_binary(field.type):
@@ -94,8 +97,8 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def map_inner_fields(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
-    """A nested type with `change` applied to its fields, and 32-bit offsets; other types
-    unchanged."""
+    """Apply a function to the fields directly in a nested type (of a struct, a map or a list), and
+    return the changed type, with 32-bit offsets; other types are returned unchanged."""
     if pa.types.is_struct(kind):
         return pa.struct([change(inner) for inner in kind])
     if pa.types.is_map(kind):
@@ -106,7 +109,8 @@ def map_inner_fields(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) 
 
 
 def normalized_type(kind: pa.DataType) -> pa.DataType:
-    """The type without irrelevant details: width of offsets, names of elements, field ids."""
+    """The type without details that make no difference to values, so that types can be compared:
+    width of offsets, names of elements, field ids, unit and zone of timestamps."""
     if pa.types.is_struct(kind):
         return pa.struct([(inner.name, normalized_type(inner.type)) for inner in kind])
     if pa.types.is_map(kind):
@@ -123,7 +127,7 @@ def normalized_type(kind: pa.DataType) -> pa.DataType:
 
 
 def values_differ(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Boolean mask, without nulls, of the values that differ: two nulls are equal, NaN differs from
-    NaN."""
+    """Compare two arrays value by value: a boolean mask, without nulls, of the values that differ.
+    Two nulls are equal, but NaN differs from NaN."""
     either_null = pc.xor(pc.is_null(left), pc.is_null(right))
     return pc.fill_null(pc.not_equal(left, right), either_null)

@@ -28,7 +28,8 @@ LongTexts = Mapping[str, Sequence[tuple[str, str | None]]]
 
 
 def bounds_of_long_texts(rows: pa.Table) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """(column, bounds) for each column of a row group with texts that Parquet's statistics lack."""
+    """Compute bounds of the texts that are too long for Parquet's own statistics: yields (column,
+    (lower, upper bound)) for each column of a row group that has such texts."""
     for column in rows.schema:
         if not pa.types.is_string(column.type):
             continue
@@ -36,18 +37,20 @@ def bounds_of_long_texts(rows: pa.Table) -> Iterator[tuple[str, tuple[str, str |
         longest = pc.max(pc.binary_length(values)).as_py()
         if longest is not None and longest > _MAX_PARQUET_BYTES:
             least, greatest = pc.min_max(values).as_py().values()
-            width = _MAX_PARQUET_BYTES // 16
+            width = _MAX_PARQUET_BYTES // 16  # much shorter bounds still tell files apart
             yield column.name, (least[:width], upper_bound(greatest, width))
 
 
 def leaf_columns(metadata: pq.FileMetaData) -> dict[str, int]:
-    """The index of each of Parquet's columns, by its path."""
+    """The index of each column of a Parquet file, by its path; in nested columns only the innermost
+    ones, such as `address.street`, are columns of Parquet."""
     schema = metadata.schema
     return {schema.column(index).path: index for index in range(len(schema))}
 
 
 def null_count(metadata: pq.FileMetaData, index: int) -> int | None:
-    """Number of nulls in a column of a file; None if it is not known."""
+    """Number of nulls in a column of a Parquet file, given by its index; None if some row group
+    does not have it in its statistics."""
     counts = [
         statistics.null_count
         for statistics in _row_group_statistics(metadata, index)
@@ -57,7 +60,9 @@ def null_count(metadata: pq.FileMetaData, index: int) -> int | None:
 
 
 def column_bounds(metadata: pq.FileMetaData, index: int, long_texts: LongTexts) -> Bounds:
-    """The bounds of a column of a file, without NaN."""
+    """The least and the greatest value of a column of a Parquet file, given by its index, by the
+    statistics of the row groups; NaN does not count. None for a bound that is not known.
+    `long_texts`: bounds of texts that are too long for Parquet's own statistics."""
     bounds: list[Bounds] = list(long_texts.get(metadata.schema.column(index).path, ()))
     has_long_texts = bool(bounds)
     for statistics in _row_group_statistics(metadata, index):
@@ -76,14 +81,15 @@ def column_bounds(metadata: pq.FileMetaData, index: int, long_texts: LongTexts) 
 
 
 def _row_group_statistics(metadata: pq.FileMetaData, index: int) -> Iterator[pq.Statistics | None]:
-    """Parquet's statistics of a column in each row group."""
+    """Yield Parquet's statistics of a column, given by its index, in each row group of a file; None
+    where there are none."""
     for group in range(metadata.num_row_groups):
         yield metadata.row_group(group).column(index).statistics
 
 
 def _row_group_bounds(statistics: pq.Statistics) -> Bounds:
-    """The bounds of a column in a row group. Raises ValueError or OverflowError for a date that
-    Python does not have."""
+    """(least, greatest) value of a column in a row group of a Parquet file, as Python's values.
+    Raises ValueError or OverflowError for a date outside the years 1 to 9999."""
     try:
         return statistics.min, statistics.max
     except NotImplementedError:  # PyArrow before 22, for decimals that are stored as integers
@@ -97,8 +103,9 @@ _Text = TypeVar("_Text", str, bytes)
 
 
 def upper_bound(value: _Text, width: int) -> _Text | None:
-    """A text, or bytes, of at most this length that is not below the value; None if there is
-    none."""
+    """Shorten a text, or bytes, to at most this length so that the result is not below the value,
+    and can be an upper bound: the last character that can be is raised by one. None if none can
+    be."""
     if len(value) <= width:
         return value
     if isinstance(value, bytes):

@@ -63,7 +63,7 @@ class TableFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Compaction:
-    """Numbers of files."""
+    """Result of a compaction, which merges small files: numbers of files."""
 
     removed: int
     """Small files that were replaced; older versions refer to them until a vacuum."""
@@ -72,9 +72,10 @@ class Compaction:
 
 @dataclass(frozen=True)
 class Vacuum:
-    """Paths below the table's location of files that no version needs."""
+    """Result of a vacuum: paths, below the table's location, of files that no version needs."""
 
     removed: Sequence[str]
+    """Files that were removed, or that would be without a dry run."""
     unproven: Sequence[str]
     """Files that may not be this table's; a folder with another table ends with a slash."""
 
@@ -219,7 +220,7 @@ class Table(Protocol):
 
 
 def describe_columns(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The names and types of columns, as `TableFacts` has them."""
+    """(name, type as text) of each column, for people."""
     return [(column.name, str(normalized_type(column.type))) for column in schema]
 
 
@@ -233,8 +234,9 @@ _T = TypeVar("_T")
 def group_into_tasks(
     files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
 ) -> list[list[_T]]:
-    """Divide files into groups of about the same size; at least `at_least` groups if there are as
-    many files."""
+    """Divide the files of a scan into groups of about the same size, each of which one task reads;
+    at least `at_least` groups if there are as many files. `size`: the bytes of a file."""
+    # The largest files first, each into the group that is the smallest so far.
     ordered = sorted(files, key=size, reverse=True)
     total = sum(size(file) + FILE_OPEN_COST_BYTES for file in ordered)
     count = min(len(ordered), max(at_least, math.ceil(total / SCAN_TASK_BYTES)))

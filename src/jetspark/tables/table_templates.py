@@ -44,7 +44,8 @@ _AMBIGUOUS_IN_CATALOG = re.compile(r"[0-9A-Za-z-]*|.*_x.*", re.DOTALL)
 
 @dataclass(frozen=True)
 class TableTemplate:
-    """A template: fixed texts, and values between them."""
+    """A template of a table's name, such as `lake/{region}`, by which each row is routed to a
+    table: fixed texts, and values of the row between them."""
 
     texts: tuple[str, ...]
     """One more than there are values; may be empty."""
@@ -53,8 +54,9 @@ class TableTemplate:
 
     @classmethod
     def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> TableTemplate | None:
-        """Parse a template; None if it has no values. Raises ConfigError."""
-        parts = _VALUE.split(template)
+        """Parse a template such as `lake/{region}`; None if it has no values in braces, and is just
+        a table's name. Raises ConfigError if different values could make the same name."""
+        parts = _VALUE.split(template)  # texts and values take turns
         if any(brace in text for text in parts[::2] for brace in "{}"):
             raise ConfigError(
                 f"{option}: in {template} the braces do not match: write {{column}}, "
@@ -74,7 +76,8 @@ class TableTemplate:
 
     @cached_property
     def _separators(self) -> frozenset[str]:
-        """The signs between two values, which are escaped in the values of a folder's name."""
+        """The signs that the template has between two values. They are escaped in the values, so
+        that they show where a value ends."""
         return frozenset(
             character for text in self.texts[1:-1] for character in text if not character.isalnum()
         )
@@ -85,24 +88,27 @@ class TableTemplate:
         return self.texts[0].rpartition("/")[0] or "."
 
     def may_name(self, table: str) -> bool:
-        """Whether values of a row can make this name."""
+        """Whether this template can make a table's name, with some values of a row."""
         value = _CATALOG_VALUE if self.in_catalog else _FOLDER_VALUE
         return re.fullmatch(value.join(map(re.escape, self.texts)), table) is not None
 
     def sibling_name(self, table: str) -> str:
-        """Name beside this table's that no values of a row make."""
+        """A name beside this table's that the template never makes, as advice for a table that must
+        not be one of the template's."""
         parent, separator, name = table.rpartition("." if self.in_catalog else "/")
         return f"{parent}{separator}_{name}"
 
     def check(self, option: str, names: Sequence[str]) -> None:
-        """Raise ConfigError for a value of a column that the rows lack."""
+        """Raise ConfigError if the template has a value of a column that the rows lack. `option`:
+        the name of the option with the template; `names`: the columns of the rows."""
         for value in self.values:
             if value.column not in names:
                 hint = did_you_mean_or_list(value.column, names)
                 raise ConfigError(f"{option}: the rows have no column {value.column!r}{hint}")
 
     def check_types(self, option: str, rows: pa.Schema) -> None:
-        """Raise ConfigError for a column whose type makes no name."""
+        """Raise ConfigError if the template has the value of a column whose type makes no name of a
+        table: a nested or binary one. `option`: the name of the option with the template."""
         for value in self.values:
             kind = rows.field(value.column).type
             if value.text == value.column and (
@@ -114,14 +120,16 @@ class TableTemplate:
                 )
 
     def missing_value(self, row: pa.RecordBatch) -> tuple[str | None, str]:
-        """(column, reason as a sentence) why a single row has no table."""
+        """(column, reason as a sentence) why a row has no table: a value that names it is null or
+        empty. `row`: a batch of this row only."""
         for value in self.values:
             if not value.of(row).cast(pa.string())[0].as_py():
                 return value.column, f"The row has no {value.text}, which names its table."
         return None, "No table was found for the row."
 
     def split_by_table(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """(name of the table, rows); the name is None for rows without one of the values."""
+        """Divide a batch by the tables that its rows are routed to: yields (name of the table, its
+        rows). The name is None for rows in which a value that names the table is missing."""
         parts: list[Any] = [self.texts[0]]
         for value, text in zip(self.values, self.texts[1:], strict=True):
             values = value.of(batch).cast(pa.string())
@@ -139,7 +147,9 @@ class TableTemplate:
             start += count["counts"]
 
     def _escape(self, value: str | None) -> str | None:
-        """A value as part of a table's name (the module says how); None without a value."""
+        """A value of a row in a form that is safe in a table's name: other characters are encoded,
+        and a long value is cut and ends with a hash. Different values have different forms. None
+        for a null or empty value."""
         if not value:
             return None
         if self.in_catalog:
@@ -152,15 +162,16 @@ class TableTemplate:
             escaped = "".join(
                 character if character in safe else _escape_bytes(character) for character in value
             )
-            if escaped[0] in "_.":
+            if escaped[0] in "_.":  # it would hide the folder, or lead out of it
                 escaped = _escape_bytes(escaped[0]) + escaped[1:]
         if len(escaped) < _MAX_VALUE_LENGTH:  # one that is cut has just as many characters
             return escaped
+        # A - could be taken for one of the template's; ~~ is no escaped character.
         mark = "~~" if "-" in self._separators and not self.in_catalog else "-"
         digest = hashlib.sha256(value.encode()).hexdigest()[:_DIGEST_LENGTH]
         return f"{escaped[: _MAX_VALUE_LENGTH - _DIGEST_LENGTH - 1]}{mark}{digest}"
 
 
 def _escape_bytes(character: str) -> str:
-    """Each byte of the character in UTF-8 as `~` and two digits."""
+    """Encode a character for a folder's name: each of its bytes in UTF-8 as `~` and two digits."""
     return "".join(f"~{byte:02X}" for byte in character.encode())

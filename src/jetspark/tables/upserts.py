@@ -43,7 +43,8 @@ _CONDITION = re.compile(
 
 @dataclass(frozen=True)
 class RowCondition:
-    """Condition on a column, by which rows delete their key, or all rows."""
+    """Condition on a column by which a user marks rows that delete the table's row of their key, or
+    all rows of the table (a truncate)."""
 
     column: str
     values: tuple[str, ...] = ()
@@ -51,13 +52,15 @@ class RowCondition:
 
     @classmethod
     def parse(cls, text: str) -> RowCondition:
-        """A condition such as `operation IN ('DEL', 'PURGE')`. Raises ConfigError."""
+        """Parse a condition such as `operation IN ('DEL', 'PURGE')`, or the name of a boolean
+        column. Raises ConfigError."""
         match = _CONDITION.fullmatch(text)
         if match is None:
             raise ConfigError(
                 f"{text!r} is not column, column = 'text' or column IN ('text', …); for any other "
                 "condition add a boolean column to the rows, and name it."
             )
+        # The text of one comparison, the texts of IN, or none for a column by itself.
         literals = re.findall(_QUOTED_TEXT, match["text"] or match["texts"] or "")
         values = tuple(literal[1:-1].replace("''", "'") for literal in literals)
         return cls(match["column"].strip("`"), values)
@@ -72,7 +75,8 @@ class RowCondition:
 
 @dataclass(frozen=True)
 class Upsert:
-    """Merges the rows of a batch into a table by keys; a `CommitAction` of `batches`."""
+    """Merges the rows of a batch into a table, where each row replaces the one with its keys; holds
+    the user's options for that. A `CommitAction` of `batches`."""
 
     keys: tuple[str, ...]
     sequence_by: str | None = None
@@ -88,16 +92,19 @@ class Upsert:
     """Columns that the table has in addition to those of the rows."""
 
     def table_schema(self, rows: pa.Schema) -> pa.Schema:
-        """The table's columns, for these rows. Raises ConfigError."""
+        """The columns of a table that is created for these rows: the same ones, or more in a table
+        of history. Raises ConfigError for rows that it cannot have."""
         return rows
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Raise ConfigError for columns that the rows lack."""
+        """Raise ConfigError if an option, such as the keys, names a column that the rows lack.
+        `names`: the columns of the rows."""
         for option, name in self._columns_by_option():
             check_column(named(option), name, names)
 
     def check(self, rows: pa.Schema) -> None:
-        """Raise ConfigError for columns that the rows lack, or with an unsuitable type."""
+        """Raise ConfigError if an option, such as the keys, names a column that the rows lack, or
+        whose type does not suit the option. `rows`: the columns of the rows."""
         self.check_names(rows.names)
         for option, name in self._columns_by_option():
             if pa.types.is_nested(kind := rows.field(name).type):
@@ -124,7 +131,7 @@ class Upsert:
                 )
 
     def _columns_by_option(self) -> Iterator[tuple[str, str]]:
-        """(option, column) for each column that an option names."""
+        """Yield (option, column) for each column that one of the user's options names."""
         for key in self.keys:
             yield "keys", key
         if self.sequence_by is not None:
@@ -135,14 +142,15 @@ class Upsert:
             yield "apply_as_truncates", self.truncates.column
 
     def missing_key_column(self, rows: pa.RecordBatch) -> pa.StringArray:
-        """Name of the key or order column that is null in each row; null for rows with all of them.
-        Columns that are computed when files are written are not checked."""
+        """For each row, the name of a key or order column without which it cannot be merged, and
+        which is null or NaN in it; null for rows that have all of them. Columns that the rows lack
+        are computed when files are written, and not checked here."""
         missing = pa.nulls(rows.num_rows, pa.string())
         for name in (*self.keys, self.sequence_by):
             if name not in rows.schema.names:
                 continue
             null = rows.column(name).is_null(nan_is_null=True)
-            if name != self.sequence_by and self.truncates is not None:
+            if name != self.sequence_by and self.truncates is not None:  # a truncate has no key
                 null = pc.and_not(null, self.truncates.of(rows))
             missing = pc.coalesce(missing, pc.if_else(null, name, pa.scalar(None, pa.string())))
         return missing
@@ -150,15 +158,19 @@ class Upsert:
     # -- the commit ------------------------------------------------------------------------
 
     def __call__(self, table: Table, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-        """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
-        a key, and for a table that has a key twice."""
+        """Merge the rows of a batch into the table, in one commit with these transaction versions.
+        `files`: the files in which tasks have staged the rows, and which are not part of the table.
+        Raises CommitConflict, and ConfigError for rows without a key, and for a table that has a
+        key twice."""
         self.merge(table, self.changes(table, files), txn_versions)
 
     def merge(self, table: Table, changes: Changes, txn_versions: TxnVersions) -> None:
-        """Merge these changes. Raises CommitConflict, and ConfigError for a table that has a key
-        twice."""
+        """Merge the changes of a batch into the table, in one commit with these transaction
+        versions, and note in the table how its rows are written. Raises CommitConflict, and
+        ConfigError for a table that has a key twice."""
         unique = f"jetspark.unique.{','.join(changes.keys)}"
-        # After any commit but such a merge, the keys are checked again.
+        # A merge sets this version to that of the table. If it is another one, somebody else has
+        # committed, so the keys are checked again.
         if table.txn_version(unique) != table.version:
             self._check_unique(table, changes.keys)
         table.merge(changes, {**txn_versions, unique: None})
@@ -169,12 +181,14 @@ class Upsert:
             table.set_property(WRITE_DESCRIPTION, msgspec.json.encode(description).decode())
 
     def _check_unique(self, table: Table, keys: Sequence[str]) -> None:
-        """Raise ConfigError for a table in which two rows have the same keys."""
-        batches = [batch for task in table.scan_tasks(keys, None, 1) for batch in task.batches()]
+        """Raise ConfigError if two rows of the table have the same keys, so that a merge would have
+        no single row to replace. Reads these columns of the whole table."""
+        tasks = table.scan_tasks(keys, prune=None, at_least=1)
+        batches = [batch for task in tasks for batch in task.batches()]
         if not batches:
             return
         rows = pa.Table.from_batches(batches)
-        repeated = rows.num_rows - rows.group_by(list(keys)).aggregate([]).num_rows
+        repeated = rows.num_rows - rows.group_by(list(keys)).aggregate([]).num_rows  # distinct keys
         if repeated:
             raise ConfigError(
                 f"{table.name} has {repeated:,} row{'' if repeated == 1 else 's'} with the same "
@@ -183,9 +197,11 @@ class Upsert:
             )
 
     def changes(self, table: Table, files: Sequence[NewFile]) -> Changes:
-        """The last row of each key in these files. Raises ConfigError."""
+        """Compute what a batch of upserts changes: the last row of each key in these files, and the
+        last truncate, which removes all rows before it. Raises ConfigError as `read`, and for two
+        rows of a key that nothing orders."""
         latest: pa.Table | None = None
-        truncated: list[pa.Array] = []  # the orders of truncates
+        truncated: list[pa.Array] = []  # the truncates' values of `sequence_by`
         for rows, truncates in self.read(table, files):
             latest = self._last(rows if latest is None else pa.concat_tables([latest, rows]))
             if truncates.num_rows:
@@ -195,7 +211,7 @@ class Upsert:
         if self.by_position and latest.num_rows:
             positions = [position for chunk in truncated for position in chunk.to_pylist()]
             latest = self._last_placed(table, latest, positions)
-        if truncated_before is not None:
+        if truncated_before is not None:  # it removes the rows of the batch before it, too
             latest = latest.filter(pc.greater(latest[self.sequence_by], truncated_before))
         deleted = pa.chunked_array([pa.repeat(pa.scalar(False), latest.num_rows)])
         if self.deletes is not None and latest.num_rows:
@@ -203,9 +219,10 @@ class Upsert:
         return Changes(latest, deleted, self.keys, self.sequence_by, truncated_before)
 
     def read(self, table: Table, files: Sequence[NewFile]) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """(rows with a key, truncates) of each file, with all columns of the table. Raises
-        ConfigError for a row without a key or its place in the order, and TableError for a table
-        whose columns were changed."""
+        """Read the rows of a batch from the files in which tasks have staged them: yields (rows
+        with a key, truncates) of each file, with all columns of the table. Raises ConfigError for a
+        row without a key or its place in the order, and TableError for a table whose columns were
+        changed."""
         for file in files:
             check_unchanged(table.name, table.schema, file)
             with table.storage.open(file.path) as stream:
@@ -224,8 +241,9 @@ class Upsert:
             yield rows, truncates
 
     def _last(self, rows: pa.Table, *, unplaced_apart: bool = True) -> pa.Table:
-        """The last row of each key. `unplaced_apart`: of each key also the last unplaced row, if
-        rows are ordered by positions."""
+        """The last row of each key. `unplaced_apart`: of each key also the last *unplaced* row, a
+        database's change without a place in its log, which gets its place later. Raises ConfigError
+        for two rows of a key if there is no column that orders them."""
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)
         ordered = with_row_order(rows.select(self.keys))
@@ -246,12 +264,14 @@ class Upsert:
 
     @property
     def by_position(self) -> bool:
-        """Whether rows are ordered by the positions of a database's changes."""
+        """Whether rows are changes of a database (of Debezium), ordered by their positions in its
+        log."""
         return self.sequence_by == log_position.COLUMN
 
     def _last_placed(self, table: Table, rows: pa.Table, truncates: Sequence[str]) -> pa.Table:
-        """The last row of each key, when unplaced rows have their place. `truncates`: positions of
-        the truncates."""
+        """The last row of each key of a database's changes, after the unplaced ones, which came
+        without a place in its log, have got one. `rows`: of each key the last row with a place, and
+        the last without; `truncates`: positions of the truncates."""
         is_unplaced = log_position.without_log(rows[self.sequence_by])
         if not pc.any(is_unplaced).as_py():
             return rows
@@ -265,12 +285,14 @@ class Upsert:
     def place_in_log(
         self, unplaced: pa.Table, placed: pa.Table, truncates: Sequence[str]
     ) -> pa.Table:
-        """Give each unplaced row the place of the last change of its key, or of the last truncate,
-        that comes before it in the stream.
+        """Give each unplaced row, a database's change without a place in its log, the place of the
+        last change of its key, or of the last truncate, that comes before it in the stream.
 
         `placed`: keys and positions of other changes; `truncates`: positions of the truncates.
         """
         names = (*self.keys, log_position.COLUMN)
+        # Positions of other changes by key, but only for the keys of unplaced rows; a truncate
+        # concerns all keys.
         earlier: dict[tuple[Any, ...], list[str]] = {
             tuple(key): [*truncates] for *key, _ in _tuples(unplaced, names)
         }
@@ -286,10 +308,11 @@ class Upsert:
 
 
 def existing_rows(table: Table, schema: pa.Schema, keys: pa.Table | None) -> pa.Table:
-    """Read these columns of the table's rows that have one of the keys, or no key, as the truncates
-    of a history. None: of all rows."""
+    """Read these columns (`schema`) of the table's rows that have one of these keys, or no key at
+    all, as a truncate in a table of history has none. `keys`: a table of key columns; None: read
+    all rows."""
     tables = [schema.empty_table()]
-    for task in table.scan_tasks(schema.names, None, 1):
+    for task in table.scan_tasks(schema.names, prune=None, at_least=1):
         for batch in task.batches():
             rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
             if keys is not None:
@@ -306,7 +329,8 @@ def _tuples(rows: pa.Table, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
 
 
 def _check_no_nulls(rows: pa.Table, names: Sequence[str]) -> None:
-    """Raise ConfigError for a null or NaN in a key or order column."""
+    """Raise ConfigError if a row has a null or NaN in one of these columns, its keys and order,
+    without which it cannot be merged."""
     for name in names:
         if pc.any(rows[name].is_null(nan_is_null=True), min_count=0).as_py():
             raise ConfigError(f"A row has no value in {name!r}, which is its key or order.")
@@ -316,7 +340,8 @@ def _check_no_nulls(rows: pa.Table, names: Sequence[str]) -> None:
 
 
 class _WriteDescription(msgspec.Struct):
-    """How the rows of a table are written, by the names of the options."""
+    """How the rows of a table are written, under the names of the options: what a property of the
+    table keeps as JSON."""
 
     keys: tuple[str, ...]
     sequence_by: str | None
@@ -326,8 +351,9 @@ class _WriteDescription(msgspec.Struct):
 
 
 def read_description(table: Table) -> dict[str, Any] | None:
-    """The options by which the rows of a table are written; None: they are appended, as far as the
-    table says. Raises ConfigError for a description that `Upsert` did not write."""
+    """The options (keys, order, …) with which upserts are written to a table, which a property of
+    the table keeps; None if it does not have it, so that rows seem to be appended. Raises
+    ConfigError for a property that is damaged."""
     text = table.property(WRITE_DESCRIPTION)
     if text is None:
         return None
@@ -341,7 +367,8 @@ def read_description(table: Table) -> dict[str, Any] | None:
 
 
 def description_flags(description: Mapping[str, Any]) -> str:
-    """The options of `read_description`, but for the conditions, as this surface writes them."""
+    """The keys, order and history column of `read_description` as a text for people, with the
+    options' names as the user writes them: in Python, in Spark or on the command line."""
     options = {**description, "keys": ",".join(description["keys"])}
     names = ("keys", "sequence_by", "history_by")
     return ", ".join(f"{named(name)} {options[name]}" for name in names if options[name])
@@ -351,14 +378,17 @@ def description_flags(description: Mapping[str, Any]) -> str:
 
 
 def staging_layout(layout: Layout) -> Layout:
-    """Layout of the staged files that tasks write and the driver merges."""
+    """Layout of staged files, in which tasks put the rows of a batch of upserts for the driver,
+    which merges them. They have all columns and are not divided by partition, but the values are
+    checked for the partitions of the merged files."""
     return replace(
         layout, partition_by=(), checked=layout.partition_by, keeps_partition_columns=True
     )
 
 
 def remove_staged_files(storage: Storage, files: Sequence[NewFile]) -> None:
-    """Remove merged files; what cannot be removed is left to `vacuum`."""
+    """Remove staged files, whose rows the driver has merged into the table; what cannot be removed
+    is left to a vacuum."""
     for file in files:
         with suppress(Exception):
             storage.remove(file.path)

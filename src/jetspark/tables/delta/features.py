@@ -29,7 +29,8 @@ VACUUMABLE_FEATURES = REWRITABLE_FEATURES | {
 
 
 def table_features(table: DeltaTable) -> set[str]:
-    """The features of readers and writers that the table declares and uses."""
+    """The table features (Delta protocol) of readers and writers that a table declares, but for
+    one that it declares without using it."""
     protocol = table.protocol()
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     # deltalake declares variantType also when it adds a TIMESTAMP_NTZ.
@@ -39,8 +40,10 @@ def table_features(table: DeltaTable) -> set[str]:
 
 
 def check_features(name: object, table: DeltaTable, supported: frozenset[str], advice: str) -> None:
-    """Raise ConfigError for a table with other features than the supported ones."""
+    """Raise ConfigError for a table with other features than the supported ones. `name`: the
+    table's, for the message; `advice`: what its user can do instead."""
     unsupported = table_features(table) - supported
+    # Tables of the older protocol have column mapping without declaring a feature.
     if "columnMapping" not in supported and _has_column_mapping(table):
         unsupported.add("columnMapping")
     if unsupported:
@@ -51,8 +54,8 @@ def check_features(name: object, table: DeltaTable, supported: frozenset[str], a
 
 
 def check_no_enforced_rules(name: object, table: DeltaTable) -> None:
-    """Raise ConfigError for constraints and columns that deltalake enforces only in files of its
-    own, and not in those that jetspark writes."""
+    """Raise ConfigError for a table with constraints, or columns with rules, that nobody would
+    enforce: deltalake does so only in files that it writes itself, and jetspark writes its own."""
     configuration = table.metadata().configuration
     rules = [key for key in configuration if key.startswith("delta.constraints.")]
     if _has_column_mapping(table):
@@ -80,7 +83,8 @@ def check_not_append_only(name: object, table: DeltaTable) -> None:
 
 
 def check_txn_versions_retained(name: object, table: DeltaTable) -> None:
-    """Raise ConfigError for a table that removes transaction versions after a time."""
+    """Raise ConfigError for a table that removes transaction versions after a time: one of these
+    says which batch of a query it has, so that no batch is written twice."""
     if _TRANSACTION_RETENTION in table.metadata().configuration:
         raise ConfigError(
             f"{name} has {_TRANSACTION_RETENTION}, so it would forget which batches it "
@@ -90,7 +94,8 @@ def check_txn_versions_retained(name: object, table: DeltaTable) -> None:
 
 
 def check_types(columns: Iterable[pa.Field]) -> None:
-    """Raise ConfigError for a column with which deltalake makes a table that nobody can open."""
+    """Raise ConfigError for a new table's column of a type with which deltalake creates the table,
+    but neither it nor others can open it afterwards: times without a zone in a map."""
     for column in columns:
         if _has_local_time_in_map(column.type, in_map=False):
             raise ConfigError(
@@ -100,7 +105,8 @@ def check_types(columns: Iterable[pa.Field]) -> None:
 
 
 def _has_local_time_in_map(kind: pa.DataType, *, in_map: bool) -> bool:
-    """Whether a type has a timestamp without zone in a map. `in_map`: the type is in one itself."""
+    """Whether a type has a timestamp without zone in a map, at any depth. `in_map`: the type is
+    itself inside of a map."""
     if pa.types.is_timestamp(kind):
         return in_map and kind.tz is None
     inner_types: list[pa.DataType] = []

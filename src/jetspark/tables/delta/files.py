@@ -22,12 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeltaPartition(file_layout.Partition):
-    """A partition column, with the values that Delta or deltalake cannot store there."""
+    """A partition column of a Delta table, which rejects the values that Delta or deltalake cannot
+    store in one."""
 
     def may_reject(self, column: pa.Array) -> bool:
+        """Whether the column can have values that `rejection_reason` rejects, by its type."""
         return bool(pa.types.is_string(column.type) or pa.types.is_decimal(column.type))
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
+        """Why no row may have this value in a partition column of Delta, as the end of a sentence;
+        None if rows may have it."""
         match value.as_py():
             case "":
                 return "has an empty text, which Delta takes for null"
@@ -40,7 +44,8 @@ class DeltaPartition(file_layout.Partition):
 
 @dataclass(frozen=True)
 class DeltaStorage(new_files.Storage):
-    """Storage of a table, through deltalake's client."""
+    """The files below a Delta table's location, written, read and removed through deltalake's
+    client of the storage. Raises ConfigError for a path that leaves the table's folder."""
 
     uri: str
     options: Mapping[str, str] = field(repr=False)
@@ -50,6 +55,7 @@ class DeltaStorage(new_files.Storage):
         return self.files().open_output_stream(path)
 
     def open(self, path: str) -> pa.NativeFile:
+        """A file below the table's location, as a stream. Raises FileNotFoundError."""
         check_path(self.uri, path)
         try:
             return self.files().open_input_file(path)
@@ -67,7 +73,8 @@ class DeltaStorage(new_files.Storage):
 
 @dataclass(frozen=True)
 class DeltaScanTask(ScanTask):
-    """Files of one version of a Delta table, and the columns to read."""
+    """A part of a scan that one task reads: files of one version of a Delta table, and the columns
+    to read from them."""
 
     fragments: Sequence[pyarrow.dataset.ParquetFileFragment]
     schema: pa.Schema

@@ -39,19 +39,27 @@ _MAX_CACHED_FILES: Final = 100_000
 
 
 class _Vector(msgspec.Struct, rename="camel"):
+    """A deletion vector: which rows of a data file are deleted."""
+
     storage_type: str
     path_or_inline_dv: str
 
 
 class _File(msgspec.Struct, rename="camel"):
+    """A data file, of which only its deletion vector is looked at."""
+
     deletion_vector: _Vector | None = None
 
 
 class _Sidecar(msgspec.Struct):
+    """A file that holds a part of a checkpoint."""
+
     path: str
 
 
 class _Action(msgspec.Struct):
+    """One line of a commit, as far as it can name files."""
+
     add: _File | None = None
     remove: _File | None = None
     sidecar: _Sidecar | None = None
@@ -62,9 +70,10 @@ _paths_by_file_state: dict[tuple[str, str, int, int], frozenset[str]] = {}
 
 
 def check_sidecars(folder: Path) -> None:
-    """Raise ConfigError for a checkpoint that names files that are not the table's.
+    """Raise ConfigError for a checkpoint of a Delta table whose sidecars, the files that hold parts
+    of it, are not in the table's folder.
 
-    To be called before deltalake loads a table on this machine.
+    To be called before deltalake loads a table on this machine, since loading opens the sidecars.
     """
     location = str(folder)
     inside.check_no_links_in(location, f"{_LOG}/{_SIDECARS}")
@@ -73,9 +82,10 @@ def check_sidecars(folder: Path) -> None:
 
 
 def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
-    """Raise ConfigError for a log that names deletion vectors or sidecars that are not the table's.
+    """Raise ConfigError for a Delta log that names a deletion vector or a sidecar (a part of a
+    checkpoint) that is not in the table's folder.
 
-    `files`: those below the location.
+    `files`: the file system whose root is the location.
     """
     _check_named_files(location, files, checkpoints_only=False)
 
@@ -83,7 +93,9 @@ def check_log(location: str, files: pyarrow.fs.FileSystem) -> None:
 def _check_named_files(
     location: str, files: pyarrow.fs.FileSystem, *, checkpoints_only: bool
 ) -> None:
-    """Raise ConfigError if a file of the log names a file that is not the table's."""
+    """Raise ConfigError if a file of the Delta log names a deletion vector or a sidecar that is not
+    in the table's folder. `checkpoints_only`: leave out the commits. A file of the log is read
+    once, and its names are remembered as long as its size and time are the same."""
     log = pyarrow.fs.FileSelector(_LOG, recursive=True, allow_not_found=True)
     named: set[str] = set()
     for info in files.get_file_info(log):
@@ -104,7 +116,8 @@ def _check_named_files(
 
 
 def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
-    """Paths of sidecars and deletion vectors that a commit names. Raises ConfigError."""
+    """Paths of the sidecars and deletion vectors that a commit, a file with an action in JSON in
+    each line, names. Raises ConfigError."""
     for line in file.read().splitlines():
         if not line.strip():
             continue
@@ -120,7 +133,8 @@ def _paths_in_commit(location: str, file: pa.NativeFile) -> Iterator[str]:
 
 
 def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
-    """Paths of sidecars and deletion vectors that a checkpoint names. Raises ConfigError."""
+    """Paths of the sidecars and deletion vectors that a checkpoint, a Parquet file with an action
+    in each row, names. Raises ConfigError."""
     vector_fields = [
         f"{action}.deletionVector.{field}"
         for action in ("add", "remove")
@@ -139,7 +153,9 @@ def _paths_in_checkpoint(location: str, file: pa.NativeFile) -> Iterator[str]:
 
 
 def _sidecar_path(location: str, uri: str) -> str:
-    """The path of a sidecar below the location. Raises ConfigError for one elsewhere."""
+    """The path of a sidecar (a part of a checkpoint) below the table's location. Raises ConfigError
+    for one elsewhere. `uri`: an absolute URI, or the name of a file in the log's folder for them,
+    as the protocol allows."""
     path = inside.relative_path(location, uri) or f"{_LOG}/{_SIDECARS}/{uri}"
     if path.rpartition("/")[0] != f"{_LOG}/{_SIDECARS}":
         raise inside.file_outside_table(location, uri)
@@ -147,10 +163,12 @@ def _sidecar_path(location: str, uri: str) -> str:
 
 
 def _vector_paths(location: str, storage_type: str, text: str) -> Iterator[str]:
-    """The path of a deletion vector's file below the location; none for one in the log itself.
-    Raises ConfigError for a file elsewhere. `text`: the protocol's pathOrInlineDv."""
+    """Yield the path below the table's location of a deletion vector's file, or nothing for a
+    vector that is in the log itself. Raises ConfigError for a file elsewhere. `storage_type`,
+    `text`: the protocol's storageType and pathOrInlineDv."""
     if storage_type == "i":  # inline
         return
+    # With the type "u", the text is a folder, which may be empty, and an encoded UUID.
     folder, digits = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
     try:
         if storage_type != "u":  # an absolute path

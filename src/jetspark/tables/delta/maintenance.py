@@ -39,11 +39,12 @@ _MAX_COMMITS_SEARCHED = 200
 
 @contextmanager
 def claim_table(table: Table, renewing_table: Table) -> Iterator[None]:
-    """Keep other rewriters from the table while the block runs. `renewing_table`: the same table,
-    opened a second time for the thread that renews the claim.
+    """Keep other compactions and overwrites from the table while the block runs: a transaction
+    version says until when this program claims the table, and a thread renews the claim.
+    `renewing_table`: the same table, opened a second time for that thread.
 
-    Raises CommitConflict when another rewriter has it, TableError when the claim was lost on the
-    way.
+    Raises CommitConflict if another program claims the table, and TableError if the claim was lost
+    on the way.
     """
     table.refresh()
     claimed_until = table.txn_version(REWRITE_CLAIM) or 0
@@ -54,6 +55,7 @@ def claim_table(table: Table, renewing_table: Table) -> Iterator[None]:
             f"killed, try again after {moment:%H:%M:%S} UTC."
         )
     renewal = _ClaimRenewal(renewing_table)
+    # Of two programs that claim it at once, one gets a CommitConflict here.
     table.append((), {REWRITE_CLAIM: renewal.until})
     table.refresh()
     renewal.start()
@@ -62,19 +64,21 @@ def claim_table(table: Table, renewing_table: Table) -> Iterator[None]:
     finally:
         renewal.end()
         table.refresh()
-        if table.txn_version(REWRITE_CLAIM) != renewal.until:
+        if table.txn_version(REWRITE_CLAIM) != renewal.until:  # somebody else has set it
             raise TableError(
                 f"{table.name}: this took longer than its claim on the table, which another "
                 "program has taken: compare the number of rows before and after."
             )
-        table.append((), {REWRITE_CLAIM: 0})
+        table.append((), {REWRITE_CLAIM: 0})  # the table is free again
         table.refresh()
 
 
 class _ClaimRenewal(threading.Thread):
-    """Thread that renews the claim until it is told to end, or the claim is lost."""
+    """Thread that renews a claim on a table, which would expire during long work, until it is told
+    to end, or another program has taken the claim."""
 
     def __init__(self, table: Table) -> None:
+        """Prepare to renew the claim; `table` is used by this thread only."""
         super().__init__(daemon=True)
         self._table = table
         self._ending = threading.Event()
@@ -82,6 +86,8 @@ class _ClaimRenewal(threading.Thread):
         """End of the claim that was last committed."""
 
     def run(self) -> None:
+        """Renew the claim now and then; returns when it is lost, which `claim_table` notices by
+        `until`."""
         while not self._ending.wait(_RENEW_INTERVAL_SECONDS):
             until = int(time.time()) + CLAIM_SECONDS
             try:
@@ -103,7 +109,7 @@ class _ClaimRenewal(threading.Thread):
 
 
 class _LoggedFile(NamedTuple):
-    """A data file of the newest version."""
+    """A data file that the log names in the table's version."""
 
     path: str
     bytes: int
@@ -112,8 +118,8 @@ class _LoggedFile(NamedTuple):
 
 
 def bytes_to_merge(table: DeltaTable, target_bytes: int) -> int:
-    """Bytes of the small files that a compaction would rewrite; 0 if another program compacts the
-    table."""
+    """Bytes of the small files that a compaction to this target size would rewrite; 0 if another
+    program has compacted the table lately, to which the work is left then."""
     if any(
         commit.get("operation") == "OPTIMIZE" and COMPACTION_MARK not in commit
         for commit in table.history(limit=_MAX_COMMITS_SEARCHED)
@@ -123,6 +129,7 @@ def bytes_to_merge(table: DeltaTable, target_bytes: int) -> int:
     excluded = uncompactable_values(table)
     sizes_by_partition: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for file in _list_files(table):
+        # The filter that leaves out some values of a column leaves out null, too.
         if not any(
             name in excluded and (value is None or value in excluded[name])
             for name, value in zip(names, file.partition, strict=True)
@@ -136,9 +143,8 @@ def bytes_to_merge(table: DeltaTable, target_bytes: int) -> int:
 
 
 def uncompactable_values(table: DeltaTable) -> dict[str, list[str]]:
-    """Partition values, by column, whose files deltalake's compaction does not find: it writes a ~
-    into their paths as it is, and looks for it as %7E. A filter that leaves out these values leaves
-    out null, too."""
+    """Partition values, by column, that a compaction has to leave out, since deltalake does not
+    find their files: it writes a ~ into their paths as it is, and looks for it as %7E."""
     values_by_column: dict[str, set[str]] = defaultdict(set)
     for file in _list_files(table):
         if "~" in file.path:
@@ -149,7 +155,8 @@ def uncompactable_values(table: DeltaTable) -> dict[str, list[str]]:
 
 
 def _list_files(table: DeltaTable) -> list[_LoggedFile]:
-    """The data files of the table's version."""
+    """The data files that the log names in the table's version, with the values of their
+    partition."""
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return []
@@ -161,8 +168,8 @@ def _list_files(table: DeltaTable) -> list[_LoggedFile]:
 
 
 def check_compacted_once(name: object, table: DeltaTable, before: int) -> None:
-    """Raise TableError if there are two compactions since the version `before`: both may have
-    rewritten the same files."""
+    """Raise TableError if a table was compacted twice since the version `before`: deltalake lets
+    two compactions of the same files both commit, which repeats each row. `name`: the table's."""
     commits_since = table.history(limit=max(table.version() - before, 1))
     compacted = [
         commit["version"]
@@ -183,7 +190,8 @@ def check_compacted_once(name: object, table: DeltaTable, before: int) -> None:
 def list_unneeded(
     table: DeltaTable, retention: timedelta, *, unlogged: bool, enforce_property: bool = False
 ) -> Sequence[str]:
-    """Paths of files that no version within the retention has.
+    """Paths of the files below a Delta table's location that no version within the retention has,
+    for a vacuum; removes nothing.
 
     `unlogged`: include files that the log does not name. `enforce_property`: raise DeltaError if
     the table's own retention (delta.deletedFileRetentionDuration) is longer.

@@ -24,11 +24,12 @@ def prepare_merge(
     commit_properties: CommitProperties,
     hook_properties: PostCommitHookProperties,
 ) -> TableMerger:
-    """A MERGE of these changes into the table, which is not executed yet."""
+    """A MERGE statement of deltalake, not executed yet, that inserts, replaces and deletes the rows
+    of a batch of upserts. A row of the table that is newer than the change of its key stays."""
     names = [column.name for column in table.schema().fields]
     new_values = {_quote(name): _quote(name, "new") for name in names}
     same_key = " AND ".join(f"{_quote(key, 'old')} = {_quote(key, 'new')}" for key in changes.keys)
-    is_newer, old_order = "TRUE", ""
+    is_newer, old_order = "TRUE", ""  # without an order, every change is newer than the table
     if changes.sequence_by is not None:
         old_order = _quote(changes.sequence_by, "old")
         is_newer = f"({old_order} IS NULL OR {_quote(changes.sequence_by, 'new')} >= {old_order})"
@@ -48,12 +49,14 @@ def prepare_merge(
     )
     if changes.truncated_before is None:
         return merge
+    # A truncate removes the older rows, but not those that a change has just replaced.
     until = _to_literal(changes.truncated_before.as_py())
     return merge.when_not_matched_by_source_delete(f"{old_order} IS NULL OR {old_order} < {until}")
 
 
 def to_sql(condition: Condition) -> str:
-    """The condition in the SQL of deltalake, which takes times without a zone for UTC."""
+    """The condition, by which files are skipped, in the SQL of deltalake, which takes times without
+    a zone for UTC."""
     from jetspark.tables.conditions import And, Comparison, IsNull, Or
 
     match condition:
@@ -74,7 +77,8 @@ def _quote(column: str, table_alias: str | None = None) -> str:
 
 
 def _to_literal(value: Any) -> str:
-    """The SQL literal of a value, as Arrow gives it to Python."""
+    """The SQL literal, for deltalake, of a value that came from Arrow. Times are written in UTC
+    without a zone, as deltalake reads them."""
     match value:
         case datetime():
             utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)

@@ -45,11 +45,13 @@ def statistics_json(
     with_nan: Container[str] = (),
     long_texts: LongTexts | None = None,
 ) -> str:
-    """Statistics of a file, as JSON for Delta's log. `columns`: the columns that have statistics;
-    `with_nan`: the columns with NaN in them; `long_texts`: bounds that Parquet does not have.
+    """Statistics of a new Parquet file, as JSON for Delta's log, by which readers skip the file.
+    `columns`: the columns that have statistics; `with_nan`: the columns with NaN in them;
+    `long_texts`: bounds of texts that are too long for Parquet's own statistics.
 
-    deltalake's own scan takes a file for one without matching rows if it has bounds of some columns
-    and lacks that of another one: so where one is not known, there are none of any column.
+    deltalake's own scan takes a file for one without matching rows if it has the minimum of some
+    columns and lacks that of another one: so if one is not known, minima are left out of all
+    columns, and likewise maxima.
     """
     indices = leaf_columns(metadata)  # nested columns have no statistics
     null_counts: dict[str, int] = {}
@@ -60,7 +62,7 @@ def statistics_json(
             continue
         if (count := null_count(metadata, index)) is not None:
             null_counts[name] = count
-        if count == metadata.num_rows:
+        if count == metadata.num_rows:  # only nulls, which have no bounds
             continue
         lower, upper = column_bounds(metadata, index, long_texts or {})
         minima[name] = None if lower is None else _json_minimum(lower)
@@ -74,13 +76,15 @@ def statistics_json(
 
 
 def _is_binary(metadata: pq.FileMetaData, index: int) -> bool:
-    """Whether a column of a file has bytes that are no texts."""
+    """Whether a column of a Parquet file has binary values, which get no statistics in Delta's log
+    here: JSON has no bytes."""
     column = metadata.schema.column(index)
     return bool(column.physical_type == "BYTE_ARRAY" and column.logical_type.type != "STRING")
 
 
 def _json_minimum(value: Any) -> Any:
-    """A lower bound as JSON, not above the value; None for types without bounds."""
+    """A column's minimum for Delta's statistics, as JSON, which may be rounded down or cut, but is
+    not above the value; None for types without bounds."""
     match value:
         case datetime():
             return _json_time(value)
@@ -90,8 +94,8 @@ def _json_minimum(value: Any) -> Any:
 
 
 def _json_maximum(value: Any) -> Any:
-    """An upper bound as JSON, not below the value; None for types without bounds, and without a
-    text of the length that is above it."""
+    """A column's maximum for Delta's statistics, as JSON, which may be rounded up or cut, but is
+    not below the value; None for types without bounds, and if no short text is above the value."""
     match value:
         case datetime():
             try:  # to milliseconds, rounded up so that it remains a bound
@@ -104,14 +108,15 @@ def _json_maximum(value: Any) -> Any:
 
 
 def _json_time(value: datetime) -> str:
-    """A timestamp in ISO 8601, to milliseconds."""
+    """A timestamp in ISO 8601, cut to milliseconds, as Delta's statistics have it."""
     # Not strftime, which writes the year 1 as "1" on Linux: readers leave such a file out.
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text if value.tzinfo is None else f"{text}Z"
 
 
 def _json_bound(value: Any) -> Any:
-    """The value as JSON; None for types without bounds."""
+    """A bound of a column for Delta's statistics, as JSON with all of its digits; None for NaN, and
+    for types without bounds."""
     match value:
         case float() if math.isinf(value):
             return "Infinity" if value > 0 else "-Infinity"
@@ -128,7 +133,8 @@ def _json_bound(value: Any) -> Any:
 
 
 def columns_with_statistics(table: DeltaTable) -> list[str]:
-    """Columns of new files that have statistics, as the table's properties say."""
+    """The columns of a Delta table that get statistics in new files: those that a property lists,
+    or else the first ones, as many as another property says. Partition columns need none."""
     metadata = table.metadata()
     names = [
         field.name
@@ -144,7 +150,8 @@ def columns_with_statistics(table: DeltaTable) -> list[str]:
 
 
 def _parse_column_names(text: str) -> set[str]:
-    """Column names in the property `delta.dataSkippingStatsColumns`."""
+    """The column names in the property `delta.dataSkippingStatsColumns`, which are separated by
+    commas and may stand in backquotes."""
     return {
         match[1].replace("``", "`") if match[1] is not None else match[2].strip()
         for match in _NAME.finditer(text)
@@ -152,17 +159,17 @@ def _parse_column_names(text: str) -> set[str]:
 
 
 def statistics_property(schema: pa.Schema, partition_by: Container[str]) -> dict[str, str]:
-    """Table property of a new table that names the columns with statistics: only those whose bounds
-    deltalake writes as they are when it compacts and merges. Of infinite numbers it writes none,
-    and of decimals only what a double holds. Empty where it writes all bounds well."""
+    """The property of a new Delta table that names the columns with statistics: those whose bounds
+    deltalake keeps when it compacts or merges. It loses bounds of floating-point numbers and of
+    long decimals. Empty if no column is of such a type, so that Delta's default does."""
     if not any(map(_loses_bounds, schema.types)):
         return {}
     return statistics_property_for([column for column in schema if column.name not in partition_by])
 
 
 def statistics_property_for(columns: Iterable[pa.Field]) -> dict[str, str]:
-    """Table property that allows statistics for those of these columns whose bounds survive a
-    rewrite by deltalake."""
+    """The property of a Delta table that allows statistics only for some of these columns: those
+    whose bounds deltalake keeps when it rewrites a file, up to Delta's default number."""
     names = [
         f"`{column.name.replace('`', '``')}`"
         for column in columns
@@ -174,7 +181,8 @@ def statistics_property_for(columns: Iterable[pa.Field]) -> dict[str, str]:
 
 
 def _loses_bounds(kind: pa.DataType) -> bool:
-    """Whether deltalake does not keep the bounds of this type when it rewrites a file."""
+    """Whether deltalake loses or changes minima and maxima of this type when it rewrites a file: it
+    leaves out infinite numbers, and makes doubles of decimals."""
     if pa.types.is_nested(kind):
         return any(_loses_bounds(kind.field(at).type) for at in range(kind.num_fields))
     return bool(pa.types.is_floating(kind)) or (

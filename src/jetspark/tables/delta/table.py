@@ -63,7 +63,7 @@ _NO_LOG_CLEANUP = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 class OpenDelta(Table):
-    """A Delta table at one version.
+    """A Delta table at one version, which is read and changed through deltalake.
 
     `layout` refuses features that deltalake enforces only in files of its own, `compact` refuses
     those that it does not keep when it rewrites files.
@@ -75,7 +75,8 @@ class OpenDelta(Table):
 
     @classmethod
     def find(cls, name: TableName) -> OpenDelta | None:
-        """The table at its newest version; None when there is none."""
+        """The table at its newest version; None when there is none. Before deltalake loads it, its
+        log is checked for links and for files outside of the table's folder."""
         location = _path(name)
         inside.check_no_links_in(location, _LOG)
         if (folder := inside.local_folder_of(location)) is not None:
@@ -93,8 +94,8 @@ class OpenDelta(Table):
         partition_by: Sequence[PartitionBy],
         txn_versions: Mapping[str, int],
     ) -> OpenDelta:
-        """Create an empty table. Raises ConfigError for types that Delta does not have, and
-        CommitConflict if another writer created it first."""
+        """Create an empty Delta table that has these transaction versions. Raises ConfigError for
+        types that Delta does not have, and CommitConflict if another writer created it first."""
         features.check_types(schema)
         try:
             columns = Schema.from_arrow(pa.schema([as_nullable(column) for column in schema]))
@@ -112,7 +113,7 @@ class OpenDelta(Table):
                 commit_properties=_commit_properties(txn_versions),
             )
         except DeltaError as error:
-            if cls.find(name) is not None:
+            if cls.find(name) is not None:  # whatever the error says
                 raise CommitConflict(f"{name} was created by another writer.") from error
             raise
         return cls(name, created)
@@ -143,6 +144,7 @@ class OpenDelta(Table):
 
     @property
     def generated_columns(self) -> dict[str, Generated]:
+        """The columns whose values a writer has to compute from others, by name."""
         schema = self.schema
         return {
             column.name: Generated.parse(
@@ -162,6 +164,8 @@ class OpenDelta(Table):
         return DeltaStorage(_path(folder), folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> file_layout.Layout:
+        """How new data files are divided and written. Raises ConfigError for a table with rules
+        that nobody would enforce in them."""
         features.check_no_enforced_rules(self.name, self._table)
         return file_layout.Layout(
             schema=self.schema,
@@ -188,6 +192,7 @@ class OpenDelta(Table):
     # -- reading ---------------------------------------------------------------------------
 
     def at_version(self, version: int) -> OpenDelta:
+        """The table at another version. Raises ConfigError if that does not exist."""
         try:
             return OpenDelta(self.name, _load(self.name, version))
         except DeltaError as error:
@@ -198,6 +203,9 @@ class OpenDelta(Table):
     def scan_tasks(
         self, columns: Sequence[str], prune: str | None, at_least: int
     ) -> list[DeltaScanTask]:
+        """Divide the table's files into tasks of about the same size, which read these columns.
+        `prune`: a condition by which files are skipped; `at_least`: the number of tasks, if there
+        are as many files."""
         predicate = None
         if prune is not None:
             from jetspark.tables.conditions import parse_condition
@@ -220,6 +228,8 @@ class OpenDelta(Table):
         ]
 
     def facts(self) -> TableFacts:
+        """What a command shows about the table. The number of rows is known only if all files have
+        it in the log, and none has deleted rows in it."""
         files = self._add_actions
         row_counts = files["num_records"].to_pylist() if files.num_rows else []
         has_deleted_rows = "deletionVectors" in features.table_features(self._table)
@@ -236,15 +246,19 @@ class OpenDelta(Table):
         )
 
     def _check_files_inside(self) -> None:
-        """Raise ConfigError for a file in the log that is not below the table, or behind a link."""
+        """Raise ConfigError if the log names a file that is not in the table's folder, or is behind
+        a link: somebody else's file could be read, or removed."""
         location = _path(self.name)
+        # A deletion vector is looked for in every local log, even without the feature: deltalake
+        # opens it all the same.
         inside.check_relative_paths(location, self._add_actions["path"].to_pylist())
         is_local = inside.local_folder_of(location) is not None
         if is_local or "deletionVectors" in features.table_features(self._table):
             check_log(location, self.storage.files())
 
     def _check_folders(self) -> None:
-        """Raise ConfigError for a link among the folders in which deltalake may write files."""
+        """Raise ConfigError for a link among the folders in which deltalake may write files. Hidden
+        folders that belong to other programs, such as a checkpoint, are left out."""
         own = {_LOG, _CHANGE_DATA, *(column.partition("/")[0] for column in self.partition_by)}
         inside.check_no_folder_links(
             _path(self.name),
@@ -260,9 +274,12 @@ class OpenDelta(Table):
         features.check_txn_versions_retained(self.name, self._table)
 
     def repair_version_hint(self) -> None:
-        """Nothing to repair: readers list the log."""
+        """Do nothing: readers of Delta find the newest version by listing the log."""
 
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
+        """Whether a RESTORE after `version` went back to before the commit that set the transaction
+        version `name` to `txn_version`. The log's history tells, since a restored table has the
+        same transaction versions."""
         later = self.version - version
         return later > 0 and any(
             not self._restored_txn_version(commit["operationParameters"], name, txn_version)
@@ -273,8 +290,9 @@ class OpenDelta(Table):
     def _restored_txn_version(
         self, restore: Mapping[str, Any], name: str, txn_version: int
     ) -> bool:
-        """Whether the version that a RESTORE names had this transaction version, or a later one;
-        False if that version is missing. `restore`: the parameters of the operation."""
+        """Whether the version to which a RESTORE went back had this transaction version, or a later
+        one; False if that version no longer exists, so that nothing is known about it. `restore`:
+        the parameters of the operation in the log."""
         table = _load(self.name)
         try:
             if "version" in restore:
@@ -291,6 +309,7 @@ class OpenDelta(Table):
         return self._configuration.get(name)
 
     def set_property(self, name: str, value: str) -> None:
+        """Set a property of the table, unless it has this value, and read the newest version."""
         if self.property(name) == value:
             return
         with self._detecting_conflicts():
@@ -306,11 +325,15 @@ class OpenDelta(Table):
         self._commit("append", files, txn_versions)
 
     def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        """Replace all files by these, with a claim on the table: deltalake does not notice that an
+        overwrite and a compaction conflict."""
         features.check_not_append_only(self.name, self._table)
         with self._claim():
             self._commit("overwrite", files, txn_versions)
 
     def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
+        """Merge a batch of upserts by deltalake's MERGE, and set the transaction versions, even if
+        no row changes."""
         features.check_not_append_only(self.name, self._table)
         self._check_files_inside()
         self._check_folders()
@@ -326,6 +349,8 @@ class OpenDelta(Table):
             self.append((), versions)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, which are null in existing rows, and set the property that says which
+        columns have statistics."""
         features.check_types(columns)
         before = self.schema
         with_statistics = statistics.columns_with_statistics(self._table)
@@ -341,12 +366,14 @@ class OpenDelta(Table):
             # may have statistics: so columns that are added later have none.
             properties = statistics.statistics_property_for(map(before.field, with_statistics))
         else:
-            return
+            return  # the property is set already
         if properties:
+            # If another commit is faster, the columns only have statistics as Delta has by default.
             with suppress(CommitConflict), self._detecting_conflicts():
                 self._table.alter.set_table_properties(properties)
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
+        """Raise ConfigError: deltalake does not change the type of a column."""
         names = ", ".join(f"{column.name} ({column.type})" for column in columns)
         raise ConfigError(
             f"{self.name} would need wider types for {names}, and deltalake does not change the "
@@ -355,11 +382,13 @@ class OpenDelta(Table):
         )
 
     def _commit(self, mode: str, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
-        """Commit new files. `mode`: "append", or "overwrite", which removes all others."""
+        """Commit new files and transaction versions. `mode`: "append", or "overwrite", which
+        removes all other files from the table."""
         columns = statistics.columns_with_statistics(self._table)
         now_ms = int(time.time() * 1000)
         with self._detecting_conflicts(files):
-            # The library retries by itself, unless the other commit has set one of these versions.
+            # After another commit the library tries again by itself, on top of that one, unless the
+            # other commit has set one of the same transaction versions.
             self._table.create_write_transaction(
                 [self._add_action(file, columns, now_ms) for file in files],
                 mode,
@@ -373,7 +402,8 @@ class OpenDelta(Table):
     def _add_action(
         self, file: NewFile, columns_with_statistics: Sequence[str], now_ms: int
     ) -> AddAction:
-        """The log's entry of a new file. Raises TableError if the table was changed meanwhile."""
+        """The log's entry that adds a new data file, with its statistics. Raises TableError if the
+        table's columns or partitions were changed since the file was written."""
         check_unchanged(self.name, self.schema, file)
         if file.partition_by != self.partition_by:
             raise table_changed(self.name, "its partitions")
@@ -384,10 +414,18 @@ class OpenDelta(Table):
         file_statistics = statistics.statistics_json(
             file.metadata, columns_with_statistics, file.with_nan, file.long_texts
         )
-        return AddAction(file.path, file.size, partition_values, now_ms, True, file_statistics)
+        return AddAction(
+            path=file.path,
+            size=file.size,
+            partition_values=partition_values,
+            modification_time=now_ms,
+            data_change=True,
+            stats=file_statistics,
+        )
 
     def _resolve(self, txn_versions: TxnVersions) -> dict[str, int]:
-        """The transaction versions, with the table's next version in place of None."""
+        """The transaction versions to commit, where None stands for the table version that the
+        commit creates: the next one, or a later one if deltalake tries again."""
         return {
             name: self.version + 1 if value is None else value
             for name, value in txn_versions.items()
@@ -395,9 +433,9 @@ class OpenDelta(Table):
 
     @contextmanager
     def _detecting_conflicts(self, files: Sequence[NewFile] = ()) -> Iterator[None]:
-        """Run a commit that adds these files, and find out after an error what became of it. Raises
-        CommitConflict if another commit came first, and TableError with the library's reason if
-        none did."""
+        """Run a commit that adds these files, and find out after an error whether the table has it;
+        then the error is dropped. Raises CommitConflict if another commit came first, and
+        TableError with the library's reason if none did."""
         before = self.version
         try:
             yield
@@ -408,7 +446,7 @@ class OpenDelta(Table):
                 return  # the answer was lost, or something failed after the commit
             if not isinstance(error, CommitFailedError):
                 raise
-            if self.version == before:
+            if self.version == before:  # so it was not another commit that made this one fail
                 raise TableError(f"{self.name} cannot be written: {error}.") from error
             raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
 
@@ -418,6 +456,9 @@ class OpenDelta(Table):
         return bytes_to_merge(self._table, target_bytes)
 
     def compact(self, target_bytes: int) -> Compaction:
+        """Merge small files into files of about this size by deltalake's OPTIMIZE. Raises
+        ConfigError for features that it would not keep, and TableError if another program compacted
+        the table at the same moment, which may have repeated rows."""
         features.check_features(
             self.name,
             self._table,
@@ -444,6 +485,8 @@ class OpenDelta(Table):
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """Remove the files that no version within the retention needs and that are proven to be the
+        table's; returns their paths, and those of unproven files. `dry_run`: remove nothing."""
         maintenance.check_retention(retention)
         features.check_features(
             self.name,
@@ -452,7 +495,7 @@ class OpenDelta(Table):
             "vacuum it with Delta's own connector for Spark",
         )
         if "delta.deletedFileRetentionDuration" in self._configuration:
-            try:
+            try:  # deltalake compares the retention with the property
                 list_unneeded(self._table, retention, unlogged=False, enforce_property=True)
             except DeltaError as error:
                 raise ConfigError(
@@ -471,25 +514,28 @@ class OpenDelta(Table):
         return result
 
     def _claim(self) -> AbstractContextManager[None]:
-        """Keep other rewriters from the table, see `claim_table`."""
+        """Keep other compactions and overwrites from the table during a `with` block (see
+        `claim_table`)."""
         renewing_table = OpenDelta.find(self.name)
         assert renewing_table is not None  # noqa: S101  it was opened
         return claim_table(self, renewing_table)
 
     def _clean_log_periodically(self) -> None:
-        """Clean up the log after a commit on top of this version, now and then."""
+        """Remove expired files of the log, but only after every so many commits, since each search
+        lists the whole log."""
         if self.version % _COMMITS_PER_LOG_CLEANUP == 0:
             self._clean_log()
 
     def _clean_log(self) -> None:
-        """Remove files of the log that are older than the table's retention."""
+        """Remove the files of the log that are older than the table's log retention, unless its
+        property forbids it. Errors are ignored: nothing depends on it."""
         if self._configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
             with suppress(Exception):  # another writer does the same; the rest follows later
                 self._table.cleanup_metadata()
 
 
 def _commit_properties(txn_versions: Mapping[str, int]) -> CommitProperties:
-    """Options of a commit that sets these transaction versions."""
+    """deltalake's options for a commit that also sets these transaction versions."""
     now_ms = int(time.time() * 1000)
     return CommitProperties(
         app_transactions=[

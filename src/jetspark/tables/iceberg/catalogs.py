@@ -17,12 +17,15 @@ from jetspark.tables.iceberg.trust import check_answer, check_metadata_location,
 
 
 def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
-    """A catalog of PyIceberg's configuration that loads no code which a table or an answer names.
+    """A catalog of PyIceberg's configuration that is checked while it is used: PyIceberg would load
+    code that a table, or the answer of a REST catalog, names; this one raises ConfigError instead.
 
-    Raises ConfigError for an answer that does, and ValueError without a configuration.
+    `properties`: the user's options, before those of the configuration. Raises ValueError if
+    nothing configures this catalog.
     """
     own: dict[str, Any] = {**(Config().get_catalog_config(name) or {}), **properties}
     kind = str(own.get(TYPE) or "").casefold()
+    # As in PyIceberg, a catalog without a type whose URI is of HTTP is a REST catalog.
     if PY_CATALOG_IMPL not in properties and (
         kind == CatalogType.REST.value or (not kind and str(own.get(URI, "")).startswith("http"))
     ):
@@ -33,16 +36,19 @@ def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _checking_class(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog]:
-    """A subclass of a catalog's class that checks what tables say. `own`: the properties that the
-    user says."""
+    """A subclass of a catalog's class that checks the properties of each table that it loads.
+    `own`: the properties that come from the user, which are trusted."""
 
     class Trusted(kind):  # type: ignore[misc,valid-type]
+        """The catalog, whose tables may not name code, or how storage is reached."""
+
         def load_table(self, identifier: str | Identifier) -> Table:
             return _check_loaded_table(super().load_table(identifier), own)
 
         def _load_file_io(
             self, properties: Mapping[str, Any] | None = None, location: str | None = None
         ) -> FileIO:
+            """The client of a table's storage. Raises ConfigError as `check_table`."""
             check_table(f"at {location}", properties or {}, own)
             io: FileIO = super()._load_file_io(properties or {}, location)
             return io
@@ -64,6 +70,8 @@ class _TrustedRest(RestCatalog):
     def _load_file_io(
         self, properties: Mapping[str, Any] | None = None, location: str | None = None
     ) -> FileIO:
+        """The client of a table's storage, for properties that the catalog answered. Raises
+        ConfigError as `check_answer`."""
         check_answer(f"The catalog {self.name}", properties or {}, self._own)
         return super()._load_file_io(dict(properties or {}), location)
 
@@ -74,8 +82,9 @@ class _TrustedRest(RestCatalog):
 
 
 def _check_loaded_table(table: Table, own: Mapping[str, Any]) -> Table:
-    """The table, confined to its files. Raises ConfigError as `check_table`, and for metadata
-    outside of its location."""
+    """The table that a catalog has loaded, with a client that opens only files below the table's
+    location. Raises ConfigError as `check_table`, and for metadata in another place. `own`: the
+    properties that the user, and the catalog, set."""
     name = ".".join(table.name())
     check_table(name, table.metadata.properties, own)
     check_metadata_location(name, table.location(), table.metadata_location)

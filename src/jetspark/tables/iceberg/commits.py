@@ -44,10 +44,12 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 def _statistics(file: NewFile, schema: Schema, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Arguments of a DataFile with the statistics of a file.
+    """The statistics of a new file for its entry in a manifest, as arguments of PyIceberg's
+    DataFile.
 
-    The library counts values, and bounds are cut here, since its own fail or are too narrow for
-    some texts and row groups.
+    PyIceberg counts values and nulls. Minima and maxima are computed here, since PyIceberg's own
+    fail, or do not cover all values, for some texts and row groups. `properties`: the table's,
+    which say what statistics its columns have.
     """
     footer = file.metadata
     plan = arrow_io.compute_statistics_plan(schema, dict(properties))
@@ -76,7 +78,7 @@ def _statistics(file: NewFile, schema: Schema, properties: Mapping[str, str]) ->
 
 
 def _has_bounds(collector: arrow_io.StatisticsCollector) -> bool:
-    """Whether a column has a lower and an upper bound in the table's statistics."""
+    """Whether a column has a minimum and a maximum in the table's statistics, in full or cut."""
     return collector.mode.type in (
         arrow_io.MetricModeTypes.FULL,
         arrow_io.MetricModeTypes.TRUNCATE,
@@ -108,7 +110,7 @@ def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) 
         file_format=FileFormat.PARQUET,
         partition=partition,
         file_size_in_bytes=file.size,
-        sort_order_id=file.sort_order_id or None,
+        sort_order_id=file.sort_order_id or None,  # 0: not sorted
         spec_id=file.spec_id,
         equality_ids=None,
         key_metadata=None,
@@ -117,7 +119,8 @@ def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) 
 
 
 def stage_files(transaction: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-    """Replace old files by new ones in a transaction, in one snapshot."""
+    """Add a snapshot to a transaction of a table, which has new files in place of old ones.
+    Without old files it only adds."""
     snapshot = transaction.update_snapshot()
     # Even without files, since a commit that only sets properties would not notice another one.
     with snapshot.overwrite() if old else snapshot.merge_append() as update:
@@ -128,7 +131,8 @@ def stage_files(transaction: Transaction, old: Sequence[DataFile], new: Sequence
 
 
 class ExpireByIds(ExpireSnapshots):
-    """Removes snapshots from the metadata."""
+    """Removes snapshots, given by their ids, from a table's metadata as part of a transaction; the
+    files that only they need stay."""
 
     def by_ids(self, snapshot_ids: list[int]) -> ExpireSnapshots:
         """Remove these snapshots. The library's own method copies all snapshots twice for each."""
@@ -137,7 +141,8 @@ class ExpireByIds(ExpireSnapshots):
 
 
 class _ConfirmingCatalog(NoopCatalog):
-    """A catalog that looks up the outcome of a commit that it did not confirm.
+    """Passes a table's commits on to its catalog, and looks in the table, after an error, whether
+    it has the commit.
 
     Even a refusal leaves the outcome open: the request may have been sent twice on its way to the
     catalog, and the second one then conflicts with the first. The library removes the manifests of
@@ -145,6 +150,7 @@ class _ConfirmingCatalog(NoopCatalog):
     """
 
     def __init__(self, name: TableName, catalog: Catalog) -> None:
+        """Wrap the table's catalog. `name`: the table's, for errors."""
         super().__init__("confirming")
         self._table = name
         self._catalog = catalog
@@ -167,8 +173,9 @@ class _ConfirmingCatalog(NoopCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """Raises CommitFailedException if it is proven that the table does not have the updates,
-        and TableError if that is not known."""
+        """Commit updates through the table's catalog; succeeds also if the catalog raises an error,
+        but the table has the updates. Raises CommitFailedException if it is proven that the table
+        does not have them, and TableError if that is not known."""
         try:
             return self._catalog.commit_table(table, requirements, updates)
         except Exception as error:  # of too many kinds to name them
@@ -180,15 +187,18 @@ class _ConfirmingCatalog(NoopCatalog):
                 return CommitTableResponse.model_validate(
                     {"metadata": current.metadata, "metadata-location": current.metadata_location}
                 )
-            if isinstance(error, CommitFailedException):
+            if isinstance(error, CommitFailedException):  # refused, and the table lacks them
                 raise
+            # After another error, such as a lost answer, the catalog may still be at work on it.
             raise _unconfirmed(self._table, error) from error
 
 
 def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
-    """Whether a table with this metadata has the update of a commit.
+    """Whether a table with this metadata has one of a commit's updates, so that the commit got
+    there although its answer did not.
 
-    True for kinds of updates that a commit has only beside those that are looked at.
+    True for other kinds, such as properties, which a commit of rows sets together with its
+    snapshot.
     """
     match update:
         case AddSnapshotUpdate():
@@ -201,7 +211,8 @@ def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
 
 
 def _unconfirmed(name: TableName, error: Exception) -> TableError:
-    """The error for a commit whose outcome is not known."""
+    """The error for a commit whose outcome is not known: it may still come into force. `error`:
+    what the catalog raised."""
     reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
     return TableError(
         f"{name}: the catalog did not confirm a commit ({reason}), and so far the table does not "
@@ -210,12 +221,12 @@ def _unconfirmed(name: TableName, error: Exception) -> TableError:
 
 
 def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = False) -> Transaction:
-    """A transaction whose commit fails if another commit came first: by default the library retries
-    on top of the other one, even if that set the same properties.
+    """Begin a transaction on an Iceberg table, whose commit fails if another commit came first; by
+    default PyIceberg would try again on top of the other one, even if that set the same properties.
 
-    `all_snapshots`: keep all snapshots in the transaction's metadata, which the library copies some
+    `all_snapshots`: keep all snapshots in the transaction's metadata, which PyIceberg copies some
     twenty times; otherwise only those that branches and tags name. Raises ConfigError for a table
-    that writes outside of its location.
+    whose properties let it write outside of its location.
     """
     metadata = table.metadata
     location = table.location().rstrip("/")
@@ -239,8 +250,8 @@ def begin_transaction(name: TableName, table: Table, *, all_snapshots: bool = Fa
 
 
 def commit(name: TableName, transaction: Transaction) -> None:
-    """Commit a transaction of `begin_transaction`. Raises CommitConflict if it is proven that the
-    table does not have the commit, and TableError if it may have it later."""
+    """Commit a transaction of `begin_transaction`. Raises CommitConflict if another commit came
+    first, so that the table does not have this one, and TableError if that is not known."""
     try:
         transaction.commit_transaction()
     except CommitFailedException as error:

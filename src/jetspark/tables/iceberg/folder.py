@@ -40,7 +40,8 @@ IDENTIFIER = ("folder", "table")
 
 
 def local_folder(uri: str) -> Path:
-    """The local folder of a path or URI. Raises ConfigError for another scheme than file."""
+    """The local folder of an Iceberg table without a catalog, given as a path or a file: URI.
+    Raises ConfigError for a URI of another storage, where such a table cannot be."""
     parts = urlsplit(uri)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise ConfigError(
@@ -51,9 +52,12 @@ def local_folder(uri: str) -> Path:
 
 
 class FolderCatalog(MetastoreCatalog, NoopCatalog):
-    """A catalog with one table, stored in a folder."""
+    """A catalog of PyIceberg for one table, which is in a local folder: the file of each version of
+    its metadata has the version's number, and whoever creates the next file has committed."""
 
     def __init__(self, folder: Path, **properties: str) -> None:
+        """Take a folder, which may have no table yet. `properties`: PyIceberg's, for the
+        storage."""
         super().__init__("folder", **properties)
         self._folder = folder
         self._metadata = folder / "metadata"
@@ -65,7 +69,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         return f"file://{self._folder}"
 
     def load_table(self, identifier: str | Identifier) -> Table:
-        """The newest version. Raises NoSuchTableError."""
+        """The folder's table at its newest version. Raises NoSuchTableError if there is none, and
+        ConfigError for a table that is not in its own folder, or whose properties are refused."""
         check_path(self.location, "metadata")
         version = self._newest_version()
         if version is None:
@@ -90,7 +95,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         )
 
     def _is_at(self, location: str) -> bool:
-        """Whether a location is this folder, and not through a link within it."""
+        """Whether a location, as a table's metadata names it, is this folder; not if it leads out
+        of the folder and back through a link in it."""
         folder, named = self._folder.resolve(), local_folder_of(location)
         return (
             named is not None
@@ -99,7 +105,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         )
 
     def _check_no_other_metadata(self) -> None:
-        """Raise ConfigError for metadata of a table in a catalog, or that is compressed."""
+        """Raise ConfigError if the folder, in which no version was found, has metadata all the
+        same: of a table in a catalog, or compressed."""
         if (file := next(self._metadata.glob("*.metadata.json*"), None)) is None:
             return
         problem = f"{self._folder} has an Iceberg table whose metadata is {file.name}: "
@@ -119,7 +126,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """Write the next version. Raises CommitFailedException if another commit came first."""
+        """Write the table's next version, or its first one. Raises CommitFailedException if another
+        commit came first."""
         before: Table | None = None
         with suppress(NoSuchTableError):
             before = self.load_table(IDENTIFIER)
@@ -133,7 +141,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         )
 
     def _create_version_file(self, metadata: Any, version: int) -> None:
-        """Write the metadata of a version. Raises CommitFailedException if its file exists."""
+        """Write the metadata of a version, which appears complete or not at all. Raises
+        CommitFailedException if its file exists, since another commit came first."""
         self._metadata.mkdir(parents=True, exist_ok=True)
         temporary = self._metadata / f".v{version}-{secrets.token_hex(8)}.tmp"
         target = self._metadata / f"v{version}.metadata.json"
@@ -142,20 +151,22 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             uri = f"file://{temporary}"
             io = load_file_io(self.properties, uri)
             ToOutputFile.table_metadata(metadata, io.new_output(uri))
-            os.link(temporary, target)
+            os.link(temporary, target)  # fails if the target exists, unlike a rename
         except FileExistsError:
             raise CommitFailedException(f"Version {version} is there already.") from None
         finally:
             temporary.unlink(missing_ok=True)
 
     def repair_version_hint(self) -> None:
-        """Let the hint name the newest version, if a writer was killed before it wrote the hint."""
+        """Write the newest version into `version-hint.text`, by which readers find it, if a writer
+        was killed between its commit and that."""
         newest = self._newest_version()
         if newest is not None and self._hinted_version() != newest:
             self._write_hint(newest)
 
     def _write_hint(self, version: int) -> None:
-        """Write the hint; each writer repeats it until it names the newest version."""
+        """Write the newest version into `version-hint.text`. Writers may overtake each other, so
+        each one writes again until no newer version exists."""
         hinted = 0
         while hinted < version:
             temporary = self._metadata / f".{_HINT}-{secrets.token_hex(8)}"
@@ -164,8 +175,9 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             hinted, version = version, self._newest_version() or version
 
     def _newest_version(self) -> int | None:
-        """The newest version; None without any. A writer that was killed during a commit may have
-        left an older hint."""
+        """The number of the table's newest version; None if there is none. The hint may be older,
+        or missing, if a writer was killed during a commit: so the versions after it are looked
+        for."""
         version = self._hinted_version()
         if not (self._metadata / f"v{version}.metadata.json").exists():
             names = os.listdir(self._metadata) if self._metadata.is_dir() else []
@@ -175,7 +187,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         return version or None
 
     def _hinted_version(self) -> int:
-        """The version that the hint names; 0 if it names none."""
+        """The version that `version-hint.text` names; 0 if it is missing or names none."""
         check_path(self.location, f"metadata/{_HINT}")
         with suppress(OSError, ValueError), (self._metadata / _HINT).open("rb") as hint:
             return int(hint.read(_MAX_VERSION_DIGITS).decode())
@@ -189,7 +201,8 @@ def _version(name: str) -> int:
 
 
 def catalog_of(name: TableName) -> tuple[Catalog, tuple[str, ...], str | None]:
-    """The catalog, the table's name in it, and the location for a new table."""
+    """(catalog, the table's name in it, location for a new table) of an Iceberg table. The location
+    is None if the catalog decides it. Raises ConfigError for a catalog without a configuration."""
     if name.path is not None:
         folder = FolderCatalog(local_folder(name.path), **name.properties)
         return folder, IDENTIFIER, folder.location

@@ -24,11 +24,11 @@ _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
-    """Ids of the snapshots that were replaced before a time, but for those that the table keeps for
-    a branch or a tag.
+    """Ids of the snapshots that may expire: those that have not been the current one since a time,
+    and that no branch or tag keeps.
 
-    Its own time does not count: a snapshot may be old when it is replaced, and readers may have
-    begun with it just before.
+    What counts is when a snapshot was replaced, not when it was made: an old one may have been
+    current until just now, so that readers may have begun with it.
     """
     metadata = table.metadata
     min_snapshots = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
@@ -59,8 +59,9 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
 
 
 def find_unneeded_files(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
-    """Find the files that may be removed together with the old snapshots, given by their ids.
-    Raises ConfigError for a folder that has the metadata of another table."""
+    """Find the files that a vacuum may remove together with old snapshots: those that only these
+    refer to, and those to which nothing refers, if they are older than the retention. `old`: the
+    ids of the snapshots. Raises ConfigError for a folder that has the metadata of another table."""
     metadata = table.metadata
     needed: set[str] = set()
     expired: set[str] = set()
@@ -93,15 +94,17 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
     expired_paths = {path.removeprefix(root) for path in expired - needed}
-    return prove_removable(table.location(), unneeded, expired_paths, files)
+    return prove_removable(
+        table.location(), unneeded, expired=expired_paths, all_paths=files.keys()
+    )
 
 
 def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:
-    """Paths, below the table's location, of manifests and their lists that only the old snapshots
-    name.
+    """Paths, below the table's location, of the manifests and manifest lists that only these old
+    snapshots need.
 
-    Empty unless all snapshots form one line that ends with these; otherwise all would have to be
-    read.
+    Empty unless each snapshot is the parent of the next one, and the old ones are the oldest:
+    otherwise the manifests of all snapshots would have to be read.
     """
     metadata = table.metadata
     expired_ids = set(old)
@@ -120,8 +123,9 @@ def find_unneeded_manifests(table: Table, old: Sequence[int]) -> list[str]:
 
 
 def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
-    """Paths of the files that a snapshot refers to, without their scheme. Raises ConfigError for
-    manifests that are not below the table's location."""
+    """Yield the paths of all files that a snapshot refers to (its manifest list, manifests, and
+    data files), without their scheme. Raises ConfigError for manifests that are not below the
+    table's location."""
     yield _without_scheme(snapshot.manifest_list)
     inside.check_files(table.location(), [snapshot.manifest_list])
     manifests = snapshot.manifests(table.io)
@@ -133,8 +137,8 @@ def _referenced_files(snapshot: Snapshot, table: Table) -> Iterator[str]:
 
 
 def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
-    """Raise ConfigError if there is metadata of another table among these files: it gives its own
-    files the same names."""
+    """Raise ConfigError if there is metadata of another table among the files below this table's
+    location: that table gives its files the same names, so nobody knows whose they are."""
     own_files = {_without_scheme(entry.metadata_file) for entry in table.metadata.metadata_log}
     own_files.add(_without_scheme(table.metadata_location))
     for path in files:
@@ -156,7 +160,8 @@ def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
 
 
 def _list_files(table: Table) -> Iterator[tuple[str, datetime]]:
-    """(path below the table's location, time of its last change) of each file there."""
+    """List the files below a table's location: yields (path there, time of the last change). Raises
+    TableError for a client of the storage that cannot list."""
     io = table.io.files if isinstance(table.io, ConfinedFiles) else table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(

@@ -21,10 +21,11 @@ from jetspark.tables.iceberg.scan import plan_files, read_table
 
 
 def write_merged_rows(table: Table, changes: Changes, files: FileWriter) -> list[DataFile]:
-    """Write the rows of new files, and return the files of the table that these replace.
+    """Write the new files of a merge, and return the table's files that they replace; nothing is
+    committed. `changes`: a batch of upserts; `files`: the writer of new files.
 
-    New files have the changed rows, unless they are older than the table's, and the other rows of
-    the replaced files.
+    New files have the changed rows, except those for whose key the table has a newer row, and the
+    other rows of the replaced files.
     """
     affected = [] if changes.is_empty else list(_find_affected_files(table, changes))
     if affected:
@@ -44,7 +45,7 @@ def write_merged_rows(table: Table, changes: Changes, files: FileWriter) -> list
 
 @dataclass(frozen=True)
 class _AffectedFile:
-    """A file of the table with rows that may be replaced or removed."""
+    """A data file of the table with rows that a merge may replace or remove."""
 
     task: FileScanTask
     matching_rows: pa.Table
@@ -54,7 +55,8 @@ class _AffectedFile:
 
 
 def _find_affected_files(table: Table, changes: Changes) -> Iterator[_AffectedFile]:
-    """Files of which the changes may replace or remove rows; reads only keys and order."""
+    """Find the table's files with rows that the changes may replace or remove; reads only their
+    columns of keys and order."""
     scan = table.scan(selected_fields=tuple(changes.columns))
     for task in plan_files(scan, _range_of_keys(changes)):
         rows = _read_rows(table, scan, task)
@@ -65,7 +67,8 @@ def _find_affected_files(table: Table, changes: Changes) -> Iterator[_AffectedFi
 
 
 def _remaining_rows(table: Table, changes: Changes, task: FileScanTask) -> pa.Table:
-    """The rows of a file, with all columns, that these changes neither replace nor remove."""
+    """The rows of a data file, with all columns, that these changes neither replace nor remove, so
+    that they have to be written again."""
     rows = _read_rows(table, table.scan(), task)
     replaced = pc.is_in(
         with_row_order(rows)[ROW_ORDER], value_set=changes.matching_row_numbers(rows)
@@ -79,9 +82,10 @@ def _read_rows(table: Table, scan: DataScan, task: FileScanTask) -> pa.Table:
 
 
 def _range_of_keys(changes: Changes) -> ex.BooleanExpression:
-    """A condition that is true for every row that the changes may replace or remove."""
+    """A condition by which files are skipped: it is true for every row that the changes may replace
+    or remove, since the row's keys lie between the least and the greatest changed ones."""
     condition: ex.BooleanExpression = ex.AlwaysTrue()
-    if changes.truncated_before is not None:
+    if changes.truncated_before is not None:  # a truncate removes rows with any key
         return condition
     for key in changes.keys:
         bounds = pc.min_max(changes.rows[key]).as_py()

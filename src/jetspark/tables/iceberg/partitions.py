@@ -33,12 +33,15 @@ _USE_ICEBERG_CONNECTOR = "write it with Iceberg's own connector for Spark."
 
 @dataclass(frozen=True)
 class TransformedPartition(Partition):
-    """Partition by an Iceberg transform of a column."""
+    """Partition of an Iceberg table by a transform of a column, such as its day or its bucket."""
 
     transform: transforms.Transform[Any, Any]
     source: IcebergType
+    """The column's type."""
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """The partition's value of each row: PyIceberg's transform, applied to each different value
+        of the column once. Raises ConfigError for a time outside the years 1 to 9999."""
         column = rows.column(self.column)
         distinct = self._reduce_values(column).dictionary_encode()
         transform = self.transform.transform(self.source)
@@ -51,12 +54,15 @@ class TransformedPartition(Partition):
 
     @property
     def _truncate(self) -> transforms.TruncateTransform[Any] | None:
-        """The transform, if it truncates texts or rounds down numbers."""
+        """The transform, if it is `truncate`, which cuts texts and rounds down numbers; otherwise
+        None."""
         if isinstance(self.transform, transforms.TruncateTransform):
             return self.transform
         return None
 
     def may_reject(self, column: pa.Array) -> bool:
+        """Whether some value of the column may be unfit for the transform, by a quick look: numbers
+        near the smallest of their type cannot be rounded down."""
         kind = column.type
         if self._truncate is not None and pa.types.is_integer(kind):
             smallest = pc.min(column).as_py()
@@ -66,7 +72,8 @@ class TransformedPartition(Partition):
         return super().may_reject(column)
 
     def rejection_reason(self, value: pa.Scalar) -> str | None:
-        """Why a value cannot be truncated, or makes no name of a folder; None if it can."""
+        """Why no row may have this value, as the end of a sentence: it cannot be rounded down in
+        its type, or is too long for a folder's name. None if rows may have it."""
         if self._truncate is None or not value.is_valid:
             return None
         kind = value.type
@@ -76,13 +83,15 @@ class TransformedPartition(Partition):
             and abs(result.scaleb(kind.scale, _EXACT)) >= 10**kind.precision
         ):
             return f"has {value}, which cannot be rounded down in its type"
+        # Only a truncated text or binary value can be too long.
         if not isinstance(result, (str, bytes)):
             return None
         # The length of the folder's name counts.
         return Partition(self.name, self.column).rejection_reason(pa.scalar(self.text(result)))
 
     def _reduce_values(self, column: pa.Array) -> pa.Array:
-        """Values with the same results, of which fewer are distinct; times as integers, since
+        """Replace the values by others for which the transform has the same results, but of which
+        fewer are distinct: times cut to hours, texts to the width. Times become integers, since
         Python does not have all times."""
         kind = column.type
         if isinstance(self.transform, transforms.TimeTransform) and pa.types.is_timestamp(kind):
@@ -94,6 +103,7 @@ class TransformedPartition(Partition):
         return column
 
     def text(self, value: Any) -> str | None:
+        """A value of the partition in a folder's name, as Iceberg writes it; None for null."""
         if value is None:
             return None
         try:
@@ -109,8 +119,9 @@ def _min_value(kind: pa.DataType) -> int:
 
 
 def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...]:
-    """Partition fields of the table's current spec, which new data files must use. Raises
-    ConfigError for transforms that nobody can compute."""
+    """Partition fields of an Iceberg table's current spec, by which new data files are divided.
+    `name`: the table's, for the error. Raises ConfigError for transforms that cannot be computed
+    here."""
     schema = metadata.schema()
     return tuple(
         _partition(f"{name} is partitioned by", partition_field, partition_field.name, schema)
@@ -119,7 +130,8 @@ def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...
 
 
 def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
-    """Sort order of the rows in new data files. Raises ConfigError as `partitions_of`."""
+    """The sort order that an Iceberg table demands of the rows in new data files; () if none.
+    `name`: the table's, for the error. Raises ConfigError as `partitions_of`."""
     schema = metadata.schema()
     order = metadata.sort_order_by_id(metadata.default_sort_order_id)
     return tuple(
@@ -135,8 +147,9 @@ def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
 def _partition(
     subject: str, field: PartitionField | SortField, name: str, schema: Schema
 ) -> Partition:
-    """The values of a partition or sort field of the table. `subject`: the beginning of the
-    error's sentence; `name`: the partition's in folders. Raises ConfigError."""
+    """How the values of a partition field, or sort field, of an Iceberg table are computed.
+    `subject`: the beginning of the error's sentence; `name`: the partition's name in folders.
+    Raises ConfigError for a part of a column, and for an unknown transform."""
     column = schema.find_column_name(field.source_id)
     if column is None or column not in {each.name for each in schema.fields}:
         raise ConfigError(
@@ -159,7 +172,7 @@ def _partition(
 
 
 def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
-    """The table's partition fields, as `PartitionBy` writes them."""
+    """The table's partition fields as users write them (`PartitionBy`): `bucket(16, id)`."""
     schema = metadata.schema()
     return tuple(
         _partition_text(
@@ -170,7 +183,7 @@ def partition_texts(metadata: TableMetadata) -> tuple[str, ...]:
 
 
 def _partition_text(column: str, transform: transforms.Transform[Any, Any]) -> str:
-    """A transform of a column, as `PartitionBy` writes it."""
+    """A transform of a column as users write it (`PartitionBy`), such as `bucket(16, id)`."""
     match transform:
         case transforms.IdentityTransform():
             return column
@@ -182,8 +195,8 @@ def _partition_text(column: str, transform: transforms.Transform[Any, Any]) -> s
 
 
 def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> None:
-    """Add partition fields to a new table. Raises ValueError for two that Iceberg does not allow
-    together."""
+    """Add partition fields to the spec of a new Iceberg table, named such as `id_bucket`. Raises
+    ValueError for two that Iceberg does not allow together."""
     for partition in partition_by:
         width = f"[{partition.width}]" if partition.width else ""
         transform = transforms.parse_transform(f"{partition.transform or 'identity'}{width}")
@@ -192,8 +205,9 @@ def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> Non
 
 
 def _avro_name(column: str) -> str:
-    """A partition field's name in ASCII. It becomes a name in Avro, and DuckDB aborts at others;
-    PyIceberg itself replaces only what is no letter in Unicode."""
+    """A partition field's name with `_x` and the code in place of each character that is not ASCII.
+    It becomes a name in Avro, and DuckDB aborts at others; PyIceberg itself replaces only what is
+    no letter in Unicode."""
     return "".join(
         character if character.isascii() else f"_x{ord(character):X}" for character in column
     )

@@ -40,7 +40,8 @@ _FORMATS = {FileFormat.PARQUET: ds.ParquetFileFormat, FileFormat.ORC: ds.OrcFile
 
 
 def arrow_schema(columns: Schema) -> pa.Schema:
-    """The Arrow columns of an Iceberg schema, with field ids."""
+    """The Arrow columns of an Iceberg schema, with field ids, and with 32-bit offsets, as the rows
+    to write have."""
     return pa.schema(
         [
             with_32_bit_offsets(column)
@@ -52,7 +53,8 @@ def arrow_schema(columns: Schema) -> pa.Schema:
 def read_table(
     metadata: TableMetadata, io: FileIO, columns: Schema, task: FileScanTask
 ) -> pa.Table:
-    """The rows of one file that are not deleted."""
+    """Read the rows of one data file of an Iceberg table, without deleted ones, into memory.
+    `columns`: the ones to read; `task`: names the file, and those with its deleted rows."""
     return pa.Table.from_batches(
         list(read_files(metadata, io, columns, [task])), arrow_schema(columns)
     )
@@ -61,7 +63,8 @@ def read_table(
 def read_files(
     metadata: TableMetadata, io: FileIO, columns: Schema, tasks: Sequence[FileScanTask]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of these files that are not deleted, in the order of the files."""
+    """Read the rows of data files of an Iceberg table, without deleted ones, in the order of the
+    files. `columns`: the ones to read; `tasks`: name the files, and those with deleted rows."""
     deleted = _deleted_positions(io, tasks)
     for task in tasks:
         yield from _read_file(metadata, io, columns, task, deleted.get(task.file.file_path, ()))
@@ -70,8 +73,8 @@ def read_files(
 def _deleted_positions(
     io: FileIO, tasks: Sequence[FileScanTask]
 ) -> dict[str, list[pa.ChunkedArray]]:
-    """The positions of deleted rows in each data file, by its path (specification, "Position Delete
-    Files")."""
+    """Read which rows are deleted from data files: positions, from 0, by the data file's path. They
+    are in deletion vectors, or in files of their own (specification, "Position Delete Files")."""
     positions: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
     files = {file.file_path: file.file_format for task in tasks for file in task.delete_files}
     for path, file_format in files.items():
@@ -95,7 +98,8 @@ def _read_file(
     task: FileScanTask,
     deleted: Sequence[pa.ChunkedArray],
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, but for those at the deleted positions."""
+    """Read the rows of one data file, but for those at the deleted positions, with these columns of
+    the table, which may have been renamed, added or widened since the file was written."""
     schema = arrow_schema(columns)
     with io.new_input(task.file.file_path).open() as stream:
         fragment = _FORMATS[task.file.file_format]().make_fragment(stream)
@@ -106,6 +110,7 @@ def _read_file(
             format_version=metadata.format_version,
         )
         constants = _partition_constants(metadata, task, written.field_ids)
+        # Only the ids of columns stay the same when they are renamed.
         ids = {column.field_id for column in columns.fields}
         read = [column for column in written.fields if column.field_id in ids]
         scanner = ds.Scanner.from_fragment(
@@ -116,7 +121,7 @@ def _read_file(
             positions = pa.array(range(start, start + batch.num_rows), pa.int64())
             start += batch.num_rows
             rows = batch
-            for deleted_positions in deleted:
+            for deleted_positions in deleted:  # one after the other, since there may be several
                 value_set = deleted_positions.cast(pa.int64())
                 is_kept = pc.invert(pc.is_in(positions, value_set=value_set))
                 rows, positions = rows.filter(is_kept), positions.filter(is_kept)
@@ -130,8 +135,9 @@ def _read_file(
 def _partition_constants(
     metadata: TableMetadata, task: FileScanTask, written: Container[int]
 ) -> dict[int, Any]:
-    """Values of columns that the file lacks and its partition has, by field id. `written`: ids of
-    the file's fields."""
+    """Values of columns that a data file leaves out, since all of its rows have the same value, by
+    field id: they are in the entry of the file, as its partition. `written`: the ids of the columns
+    that the file has."""
     return {
         partition_field.source_id: task.file.partition[index]
         for index, partition_field in enumerate(metadata.specs()[task.file.spec_id].fields)
@@ -148,8 +154,10 @@ def _convert_fields(
     target_schema: pa.Schema | pa.StructType,
     constants: Mapping[int, Any],
 ) -> list[pa.Array]:
-    """Convert the arrays of the written fields to the target fields, which have the Arrow types of
-    `target_schema`. A field that was not written has its constant, its default, or is null."""
+    """Convert columns, or fields of a struct, from those that a file has to those that the table
+    has, which correspond by their ids. A field that was not written has its constant, its default,
+    or is null. `arrays`: of the `written` fields; `target_schema`: Arrow types of the `targets`;
+    `constants`: values by field id."""
     positions = {field.field_id: index for index, field in enumerate(written)}
     converted = []
     for target, arrow_field in zip(targets, target_schema, strict=True):
@@ -172,8 +180,8 @@ def _convert(
     kind: pa.DataType,
     constants: Mapping[int, Any],
 ) -> pa.Array:
-    """Convert an array from the written to the target type, whose Arrow type is `kind`; it stays
-    null where it was null."""
+    """Convert an array from the type that a file has to that of the table, at every depth; it stays
+    null where it was null. `kind`: the target type in Arrow; `constants`: values by field id."""
     if isinstance(target, StructType) and isinstance(written, StructType):
         fields = [array.field(index) for index in range(len(written.fields))]
         fields = _convert_fields(fields, len(array), written.fields, target.fields, kind, constants)
@@ -193,8 +201,8 @@ def _convert(
 
 
 def _flatten(array: pa.Array, *inner: pa.Array) -> tuple[pa.Array, list[pa.Array]]:
-    """(offsets from 0, the values between them) of an array of lists or maps, which may be a slice
-    of a longer one. `inner`: the arrays of all values."""
+    """Take apart an array of lists or maps, which may be a slice of a longer one: returns (offsets
+    from 0, the values between them). `inner`: the arrays with the values of the longer one."""
     offsets = array.offsets.cast(pa.int32())
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     return pc.subtract(offsets, first), [values.slice(first, last - first) for values in inner]
@@ -207,7 +215,7 @@ _COMPARISONS: dict[str, Any] = {
 
 
 def to_iceberg(condition: Condition) -> ex.BooleanExpression:
-    """The condition for a scan of PyIceberg."""
+    """The condition, by which files are skipped, as an expression for a scan of PyIceberg."""
     from jetspark.tables.conditions import And, Comparison, IsNull, Or
 
     match condition:
@@ -215,7 +223,7 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
             expression: ex.BooleanExpression = _COMPARISONS[condition.operator](
                 ex.Reference(condition.column), condition.value
             )
-            # NaN is greater than every number in Spark, and above no file's bounds.
+            # NaN is greater than every number in Spark, but a file's maximum leaves it out.
             if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
                 return ex.Or(expression, ex.IsNaN(term=ex.Reference(condition.column)))
             return expression
@@ -231,7 +239,8 @@ def to_iceberg(condition: Condition) -> ex.BooleanExpression:
 
 @dataclass(frozen=True)
 class IcebergScanTask(ScanTask):
-    """Files of one version of an Iceberg table, and the columns to read."""
+    """A part of a scan that one task reads: files of one version of an Iceberg table, and the
+    columns to read from them."""
 
     tasks: Sequence[FileScanTask]
     metadata: TableMetadata
@@ -244,8 +253,8 @@ class IcebergScanTask(ScanTask):
 
 
 def plan_files(scan: DataScan, condition: ex.BooleanExpression | None = None) -> list[FileScanTask]:
-    """Tasks that each read all rows of a file; of the files that may have a row that meets the
-    condition. Raises ConfigError for files that are not below the table's location."""
+    """List the table's files that may have a row which meets the condition, as tasks that each read
+    all rows of a file. Raises ConfigError for files that are not below the table's location."""
     condition = ex.AlwaysTrue() if condition is None else condition
     try:
         tasks = list(scan.filter(condition).plan_files())
@@ -253,4 +262,5 @@ def plan_files(scan: DataScan, condition: ex.BooleanExpression | None = None) ->
         tasks = list(scan.plan_files())
     files = [file for task in tasks for file in (task.file, *task.delete_files)]
     check_files(scan.table_metadata.location, (file.file_path for file in files))
+    # PyIceberg's own tasks would filter the rows of the files by the condition.
     return [FileScanTask(task.file, task.delete_files, ex.AlwaysTrue()) for task in tasks]

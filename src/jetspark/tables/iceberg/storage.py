@@ -16,9 +16,11 @@ from jetspark.tables import inside, new_files
 
 
 class ConfinedFiles(FileIO):
-    """Reads, writes and removes files below a location. Raises ConfigError for others."""
+    """A client of the storage, for PyIceberg, that reads, writes and removes only files below a
+    table's location. Raises ConfigError for others, which metadata may name."""
 
     def __init__(self, files: FileIO, location: str) -> None:
+        """Confine PyIceberg's client `files` to a table's location."""
         super().__init__(files.properties)
         self.files = files
         """PyIceberg's own client, without the check."""
@@ -33,6 +35,8 @@ class ConfinedFiles(FileIO):
         return self.files.new_output(location)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file below the location. A local one may be behind no link, which is checked
+        while it is removed."""
         name = location if isinstance(location, str) else location.location
         if (path := inside.relative_path(self.location, name)) is None:
             raise inside.file_outside_table(self.location, name)
@@ -41,13 +45,15 @@ class ConfinedFiles(FileIO):
 
 
 def confined_files(properties: Mapping[str, str], location: str) -> ConfinedFiles:
-    """The files below a location, reached as the properties say."""
+    """A client of the storage that reads, writes and removes only files below a table's location.
+    `properties`: how the storage is reached."""
     return ConfinedFiles(load_file_io(dict(properties), location), location)
 
 
 @dataclass(frozen=True)
 class IcebergStorage(new_files.Storage):
-    """Storage of a table, through PyIceberg's clients."""
+    """The files below an Iceberg table's location, written, read and removed through PyIceberg's
+    clients of the storage. Raises ConfigError for a path that leaves the location."""
 
     location: str
     properties: Mapping[str, str] = field(repr=False)

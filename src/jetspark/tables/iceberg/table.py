@@ -69,7 +69,7 @@ _COMMITS_PER_EXPIRY = 100
 
 
 class OpenIceberg(Table):
-    """An Iceberg table at one version.
+    """An Iceberg table at one version, which is read and changed through PyIceberg.
 
     A layout is refused for partitions that nobody can compute, and for a version of the format that
     PyIceberg does not write. A commit raises CommitConflict if it is proven that the table does not
@@ -77,13 +77,15 @@ class OpenIceberg(Table):
     """
 
     def __init__(self, name: TableName, table: PyTable, snapshot: int | None = None) -> None:
+        """Take a table that PyIceberg has loaded. `snapshot`: the id of the one to read; None: the
+        newest."""
         self.name = name
         self._table = table
         self._snapshot = snapshot
 
     @classmethod
     def find(cls, name: TableName) -> OpenIceberg | None:
-        """The table at its newest version; None when there is none."""
+        """The table at its newest version; None if the catalog, or the folder, has none."""
         catalog, identifier, _ = catalog_of(name)
         try:
             return cls(name, catalog.load_table(identifier))
@@ -98,8 +100,8 @@ class OpenIceberg(Table):
         partition_by: Sequence[PartitionBy],
         txn_versions: Mapping[str, int],
     ) -> OpenIceberg:
-        """Create an empty table. Raises ConfigError for types that Iceberg does not have, and
-        CommitConflict if another writer created it first."""
+        """Create an empty Iceberg table that has these transaction versions. Raises ConfigError for
+        types that Iceberg does not have, and CommitConflict if another writer created it first."""
         catalog, identifier, location = catalog_of(name)
         try:
             with catalog.create_table_transaction(
@@ -130,6 +132,7 @@ class OpenIceberg(Table):
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns: of the newest version, or of the snapshot that is read."""
         schema = self._table.schema()
         if self._snapshot is not None:
             schema = self._table.scan(snapshot_id=self._snapshot).projection()
@@ -153,6 +156,8 @@ class OpenIceberg(Table):
         return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> file_layout.Layout:
+        """How new data files are divided, sorted and written. Raises ConfigError for a version of
+        the format that PyIceberg does not write, and for unknown transforms."""
         metadata = self._table.metadata
         if metadata.format_version > _MAX_FORMAT_VERSION:
             raise ConfigError(
@@ -171,6 +176,7 @@ class OpenIceberg(Table):
         )
 
     def at_version(self, version: int) -> OpenIceberg:
+        """The table at a snapshot, given by its id. Raises ConfigError if that does not exist."""
         if self._table.snapshot_by_id(version) is None:
             raise ConfigError(f"{self.name} has no snapshot {version}.")
         return OpenIceberg(self.name, self._table, version)
@@ -178,6 +184,9 @@ class OpenIceberg(Table):
     def scan_tasks(
         self, columns: Sequence[str], prune: str | None, at_least: int
     ) -> list[iceberg_scan.IcebergScanTask]:
+        """Divide the table's files into tasks of about the same size, which read these columns.
+        `prune`: a condition by which files are skipped; `at_least`: the number of tasks, if there
+        are as many files."""
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
         condition = None
         if prune is not None:
@@ -197,6 +206,8 @@ class OpenIceberg(Table):
 
     @property
     def commits(self) -> int:
+        """The number of commits: Iceberg numbers snapshots, except in version 1 of the format,
+        where those that exist are counted."""
         snapshot = self._table.current_snapshot()
         sequence_number = None if snapshot is None else snapshot.sequence_number
         return sequence_number or len(self._table.metadata.snapshots)
@@ -206,17 +217,21 @@ class OpenIceberg(Table):
         return not self.version
 
     def txn_version(self, name: str) -> int | None:
+        """The transaction version of this name, which is kept in a table property."""
         text = self._table.properties.get(_TXN_VERSION_PREFIX + name)
         return None if text is None else int(text)
 
     def check_txn_versions_retained(self) -> None:
-        """Nothing to check: table properties stay."""
+        """Do nothing: Iceberg keeps table properties, which have the transaction versions."""
 
     def repair_version_hint(self) -> None:
         if isinstance(self._table.catalog, FolderCatalog):
             self._table.catalog.repair_version_hint()
 
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
+        """Whether a rollback has left the snapshot `version`: it exists, but the current snapshot
+        does not descend from it. False if it has expired, so that nothing is known about it. The
+        other arguments are needed for Delta."""
         snapshot = self._table.metadata.snapshot_by_id(version)
         ancestors = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
         if snapshot is None or snapshot in ancestors:
@@ -231,6 +246,7 @@ class OpenIceberg(Table):
         return self._table.properties.get(name)
 
     def set_property(self, name: str, value: str) -> None:
+        """Set a property of the table, unless it has this value, and read the newest version."""
         if self.property(name) == value:
             return
         transaction = self._begin()
@@ -245,6 +261,7 @@ class OpenIceberg(Table):
         self._commit_files(self._begin(), files, txn_versions)
 
     def replace(self, files: Sequence[NewFile], txn_versions: TxnVersions) -> None:
+        """Replace all files of the table by these, and set transaction versions, in one commit."""
         transaction = self._begin()
         if self._table.current_snapshot() is not None:
             transaction.delete(ex.AlwaysTrue())
@@ -253,12 +270,15 @@ class OpenIceberg(Table):
     def _commit_files(
         self, transaction: Transaction, files: Sequence[NewFile], txn_versions: TxnVersions
     ) -> None:
-        """Add new files and transaction versions to a transaction, and commit it."""
+        """Add new files and transaction versions to a transaction that was begun, and commit it;
+        now and then old snapshots are removed, too."""
         self._stage(transaction, files, txn_versions)
         commit(self.name, transaction)
         self._expire_periodically()
 
     def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
+        """Merge a batch of upserts: files with replaced rows are written anew, and replaced in one
+        commit. The new files are removed if the table certainly does not have that."""
         transaction = self._begin()
         files = file_writer.FileWriter(
             self.layout(_MERGED_FILE_BYTES, "zstd"), self.storage, "merged"
@@ -277,6 +297,7 @@ class OpenIceberg(Table):
         self._expire_periodically()
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        """Add columns, which are null in existing rows."""
         transaction = self._begin()
         with transaction.update_schema() as change:
             change.union_by_name(
@@ -285,6 +306,7 @@ class OpenIceberg(Table):
         commit(self.name, transaction)
 
     def widen(self, columns: Sequence[pa.Field]) -> None:
+        """Give columns of INT the type BIGINT, and those of FLOAT the type DOUBLE."""
         transaction = self._begin()
         with transaction.update_schema() as change:
             for column in columns:
@@ -293,6 +315,8 @@ class OpenIceberg(Table):
         commit(self.name, transaction)
 
     def facts(self) -> TableFacts:
+        """What a command shows about the table. Rows are counted by the entries of the files, or by
+        reading them if some are deleted."""
         scan = self._table.scan()
         tasks = iceberg_scan.plan_files(scan)
         files = [task.file for task in tasks]
@@ -313,6 +337,8 @@ class OpenIceberg(Table):
         return sum(_file_bytes(task) for group in self._small_files(target_bytes) for task in group)
 
     def compact(self, target_bytes: int) -> Compaction:
+        """Merge small files into files of about this size, each group in a commit of its own; a
+        group of which another program changed a file meanwhile is left as it is."""
         removed = added = 0
         for group in self._small_files(target_bytes):
             batches = iceberg_scan.read_files(
@@ -320,13 +346,15 @@ class OpenIceberg(Table):
             )
             layout = self.layout(target_bytes, "zstd")
             new = file_writer.write_files(layout, self.storage, "compacted", batches)
-            if self._replace_files({task.file.file_path for task in group}, new):
+            if self._replace_files(old={task.file.file_path for task in group}, new=new):
                 removed += len(group)
                 added += len(new)
         return Compaction(removed, added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
-        """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
+        """Yield groups of small files of one partition that a compaction merges into one file.
+        Leaves out files with deleted rows, which other files name, and those of older partition
+        specs."""
         by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
         spec = self._table.metadata.default_spec_id
         for task in iceberg_scan.plan_files(self._table.scan()):
@@ -336,13 +364,14 @@ class OpenIceberg(Table):
             yield from maintenance.group_small_files(tasks, _file_bytes, target_bytes)
 
     def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
-        """Commit new files in place of old ones, given by their paths. False if an old file was
-        replaced meanwhile, or rows of it were deleted.
+        """Commit a compaction: new files in place of old ones, given by their paths. Returns False,
+        and changes nothing, if an old file was replaced meanwhile, or rows of it were deleted.
 
         Raises CommitConflict if others commit without a break.
         """
 
         def attempt() -> bool:
+            """Commit on top of the version that was read; False if it lacks an old file."""
             files_by_path = {
                 task.file.file_path: task.file
                 for task in self._table.scan().plan_files()
@@ -361,6 +390,9 @@ class OpenIceberg(Table):
             self.refresh()
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """Remove the snapshots that were replaced before the retention, and the files that no other
+        one needs and that are proven to be the table's; returns the paths of these, and of unproven
+        files. `dry_run`: remove nothing."""
         maintenance.check_retention(retention)
         if self._keeps_all_files():
             raise ConfigError(
@@ -378,8 +410,9 @@ class OpenIceberg(Table):
         return result
 
     def _expire_periodically(self) -> None:
-        """After a commit on top of this version, remove the snapshots that are older than the table
-        says, and the manifests that only they name; data files are left to `vacuum`."""
+        """After every so many commits, remove the snapshots that are older than the table's
+        property says, and the manifests that only they need; data files are left to `vacuum`.
+        Tables with other branches or tags are left as they are."""
         metadata = self._table.metadata
         age = metadata.properties.get(_SNAPSHOT_AGE)
         before = metadata.current_snapshot()
@@ -390,6 +423,7 @@ class OpenIceberg(Table):
             self.refresh()
             limit = datetime.now(UTC) - timedelta(milliseconds=int(age))
             old = iceberg_maintenance.old_snapshots(self._table, limit)
+            # The oldest come first; some snapshots stay, however old they are.
             old = old[: max(len(self._table.metadata.snapshots) - _COMMITS_PER_EXPIRY, 0)]
             manifests = iceberg_maintenance.find_unneeded_manifests(self._table, old)
             if manifests:
@@ -401,7 +435,8 @@ class OpenIceberg(Table):
         return self._table.properties.get("gc.enabled", "true").casefold() == "false"
 
     def _expire(self, snapshot_ids: Sequence[int]) -> None:
-        """Remove these snapshots from the metadata."""
+        """Remove snapshots, given by their ids, from the table's metadata in a commit; the files
+        that only they need stay."""
         transaction = self._begin(all_snapshots=True)
         with ExpireByIds(transaction) as expiring:
             expiring.by_ids(list(snapshot_ids))
@@ -412,7 +447,8 @@ class OpenIceberg(Table):
         return begin_transaction(self.name, self._table, all_snapshots=all_snapshots)
 
     def _data_files(self, files: Sequence[NewFile]) -> list[DataFile]:
-        """The manifest's entries of new files. Raises TableError if the table was changed."""
+        """The entries of new files for a manifest. Raises TableError if the table's columns or
+        partitions were changed since the files were written."""
         return [data_file(self.name, self._table, self.schema, file) for file in files]
 
     def _stage(
@@ -422,7 +458,8 @@ class OpenIceberg(Table):
         txn_versions: TxnVersions,
         replaced_files: Sequence[DataFile] = (),
     ) -> None:
-        """Add new files, in place of others, and transaction versions to a transaction."""
+        """Add new files, in place of others, and transaction versions to a transaction, which is
+        not committed yet. A version of None becomes the id of the new snapshot."""
         stage_files(transaction, replaced_files, self._data_files(files))
         snapshot_id = transaction.table_metadata.current_snapshot_id
         versions = {
@@ -439,7 +476,7 @@ def _file_bytes(task: FileScanTask) -> int:
 
 
 def _with_iceberg_integer(field: pa.Field) -> pa.Field:
-    """The column with INT in place of smaller integers, which Iceberg does not have."""
+    """The column, with the type INT in place of TINYINT and SMALLINT, which Iceberg lacks."""
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())
     return field

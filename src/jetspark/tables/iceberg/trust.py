@@ -47,9 +47,11 @@ _SERVICE_PROPERTIES: Final = frozenset(
 
 
 def check_table(table: str, properties: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise ConfigError for properties of a table that name code, or how storage is reached.
+    """Raise ConfigError for properties in an Iceberg table's metadata that name code to load, or
+    how storage is reached: whoever may write the table could run code at its readers.
 
-    `own`: what the user, and the catalog, say.
+    `own`: the properties that the user, or the catalog, sets; the same value in the table is no
+    harm.
     """
     for name, value in properties.items():
         if own.get(name) == value:
@@ -65,10 +67,11 @@ def check_table(table: str, properties: Mapping[str, Any], own: Mapping[str, Any
 
 
 def check_metadata_location(table: str, location: str, metadata_file: str) -> None:
-    """Raise ConfigError unless the metadata is in the folder `metadata` of the table's location.
+    """Raise ConfigError unless a table's metadata file is in the folder `metadata` of the location
+    that it names for the table.
 
-    A table may say that it is anywhere, and a folder that has no metadata of it could be that of
-    another table, or of all.
+    Metadata may name any location. Without this check that could be the folder of another table,
+    or of all, whose files jetspark would then write and remove.
     """
     path = files_inside(location, [metadata_file]).get(metadata_file, "")
     if METADATA_FILE.fullmatch(path) is None:
@@ -81,9 +84,10 @@ def check_metadata_location(table: str, location: str, metadata_file: str) -> No
 
 
 def check_answer(catalog: str, properties: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise ConfigError for properties from a catalog that name code.
+    """Raise ConfigError for properties that a REST catalog answers and that name code to load,
+    except PyIceberg's own classes for files.
 
-    `own`: what the user says.
+    `own`: the properties that the user sets; the same value in an answer is no harm.
     """
     for name in CODE_PROPERTIES & properties.keys():
         value = properties[name]
@@ -92,7 +96,8 @@ def check_answer(catalog: str, properties: Mapping[str, Any], own: Mapping[str, 
 
 
 def _names_code(source: str, name: str, value: Any) -> ConfigError:
-    """The error for a property that names code. `source`: who has it."""
+    """The error for a property that names code to load. `source`: the table or catalog that has it,
+    as the beginning of a sentence."""
     return ConfigError(
         f"{source} names code to load ({name}: {safe_repr(str(value))}). jetspark loads no code "
         "that a table or a catalog names: remove the property there, or set it in your own "
