@@ -163,9 +163,10 @@ def read(
 
 
 def _stream_and_backup(source: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
-    """The stream's name or the backup's folder in `source`, as (stream, backup); one is None.
+    """Decide whether `source` names a stream or a backup; returns (stream, backup), one is None.
 
-    Raises ConfigError for a folder as text.
+    A path or a URI is a backup, other text a stream's name. Raises ConfigError for text with a
+    slash, which must be the path of a folder.
     """
     if isinstance(source, os.PathLike) or (source is not None and "://" in source):
         return None, os.fspath(source)
@@ -180,10 +181,11 @@ def _stream_and_backup(source: str | os.PathLike[str] | None) -> tuple[str | Non
 def _make_decoding(
     decode: PayloadFormat | None, connection: ConnectOptions | None, **arguments: Any
 ) -> Decoding | None:
-    """The decoding of payloads; None without a format, which every other argument needs.
+    """Make the decoding of payloads in the format `decode`; None if there is no format.
 
-    `arguments`: as of `Decoding.make`; `lookup` may be a registry's address, which is asked through
-    `connection` when it is in NATS.
+    Raises ConfigError for other arguments without a format. `arguments`: as of `Decoding.make`;
+    `lookup` may be a schema registry's address, which is asked through `connection` when it is in
+    NATS.
     """
     from jetspark.payloads.decoding import Decoding
 
@@ -203,7 +205,7 @@ def _make_decoding(
 
 
 class Rows:
-    """Rows that are read when they are used; see `read`, which creates it.
+    """The result of `read`: rows that are read when they are used, again with each use.
 
     Iterate for record batches in bounded memory. It has Arrow's C stream interface, so that
     `polars.DataFrame(rows)`, `duckdb.from_arrow(rows)` and others take it. Every use raises
@@ -217,7 +219,7 @@ class Rows:
 
     @cached_property
     def _plan(self) -> ReadPlan:
-        """The range and how it is read, fixed by the first use."""
+        """The range and how it is read, fixed by the first use, which asks the server."""
         from jetspark.ranges.read_plan import plan_read
 
         return plan_read(self._scan)
@@ -237,25 +239,25 @@ class Rows:
                 advance(batch.num_rows)
 
     def head(self, rows: int = _NOTEBOOK_ROWS) -> pyarrow.Table:
-        """The first rows; the others are not read."""
+        """Read the first `rows` rows only, as a `pyarrow.Table`."""
         import pyarrow as pa
 
         first = self._plan.first(check_whole("rows", rows))
         return pa.Table.from_batches(list(first), schema=self.schema)
 
     def to_arrow(self) -> pyarrow.Table:
-        """A `pyarrow.Table`."""
+        """Read all rows into a `pyarrow.Table`."""
         import pyarrow as pa
 
         return pa.Table.from_batches(list(self), schema=self.schema)
 
     def to_polars(self) -> polars.DataFrame:
-        """A `polars.DataFrame`, which shares the memory of the batches."""
+        """Read all rows into a `polars.DataFrame`, which shares the memory of the batches."""
         frame: polars.DataFrame = library("polars").from_arrow(self.to_arrow(), rechunk=False)
         return frame
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A `pandas.DataFrame`."""
+        """Read all rows into a `pandas.DataFrame`."""
         library("pandas")
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
@@ -263,10 +265,10 @@ class Rows:
     def to_duckdb(
         self, name: str, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """A new table in DuckDB, filled in bounded memory; returns it as a relation.
+        """Read all rows into a new table of DuckDB, in bounded memory; returns it as a relation.
 
-        `connection`: by default the one that `duckdb.sql` uses. Raises DuckDB's own error if there
-        is a table of that name.
+        `name`: the table's. `connection`: by default the one that `duckdb.sql` uses. Raises
+        DuckDB's own error if there is a table of that name.
         """
         import pyarrow as pa
 
@@ -276,7 +278,7 @@ class Rows:
         reading_error: BaseException | None = None
 
         def batches() -> Iterator[pyarrow.RecordBatch]:
-            """The rows; remembers the error that ends them."""
+            """Read the batches for DuckDB, and remember an error, which DuckDB would replace."""
             nonlocal reading_error
             try:
                 yield from self
@@ -334,7 +336,10 @@ _stream_ends: set[threading.Event] = set()
 
 
 def _until_exit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Pass the batches on, until the interpreter begins to exit."""
+    """Pass on the batches to another library's reader, until the interpreter begins to exit.
+
+    A thread of that library that calls Python later would abort the process.
+    """
     ended = threading.Event()
     _stream_ends.add(ended)
     try:
@@ -349,7 +354,10 @@ def _until_exit(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.Reco
 
 @atexit.register
 def _end_arrow_streams() -> None:
-    """End the Arrow streams of other libraries' readers, and wait for that a short time."""
+    """End the Arrow streams that other libraries still read, when the interpreter exits.
+
+    Waits a short time for them, since a reader's thread may be inside one.
+    """
     _exiting.set()
     deadline = time.monotonic() + _EXIT_TIMEOUT
     for ended in list(_stream_ends):
@@ -357,7 +365,7 @@ def _end_arrow_streams() -> None:
 
 
 def _html_cell(value: Any) -> str:
-    """A value as a cell of an HTML table, cut if it is long; empty for None."""
+    """Encode a value as a cell of an HTML table, cut if it is long; an empty cell for None."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     if len(text) > _MAX_NOTEBOOK_CHARS:
         text = f"{text[: _MAX_NOTEBOOK_CHARS - 1]}…"
@@ -366,7 +374,10 @@ def _html_cell(value: Any) -> str:
 
 @contextmanager
 def _progress_bar(description: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on stderr in the block; yields the function that adds read rows to it."""
+    """Show a progress bar on stderr during the block; yields a function that adds rows to it.
+
+    `total`: the number of rows, if it is known.
+    """
     progress = library("rich.progress", "rich")
     with progress.Progress(
         "{task.description}",
@@ -380,11 +391,14 @@ def _progress_bar(description: str, total: int | None) -> Iterator[Callable[[int
 
 
 def library(name: str, install: str = "") -> Any:
-    """The library of this name. Raises ConfigError, which says how to install it."""
+    """Import an optional library. Raises ConfigError, which says how to install it.
+
+    `install`: what `pip install` needs; by default the library's name.
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as missing:
         top = name.partition(".")[0]
-        if (missing.name or "").partition(".")[0] != top:
+        if (missing.name or "").partition(".")[0] != top:  # one that the library itself needs
             raise
         raise ConfigError(f"This needs {top}: pip install {install or top}.") from None

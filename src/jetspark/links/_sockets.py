@@ -23,10 +23,11 @@ class SocketLike(Protocol):
 
 
 def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
-    """Open TCP for nats:// and tls:// (TLS follows in the handshake), a WebSocket for ws and wss.
+    """Open the socket of a link: TCP for nats:// and tls:// URLs, a WebSocket for ws:// and wss://.
 
-    Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
-    unusable TLS files and without the library for WebSockets.
+    TLS for tls:// follows later, in the handshake of NATS. Raises ConnectTimeoutError,
+    ServerRefusedError, BrokenSocketError, TLSError; ConfigError for unusable TLS files and without
+    the library for WebSockets.
     """
     sock = open_socket(options, server)
     return _start_websocket(sock, options, server) if server.websocket else sock
@@ -57,7 +58,10 @@ def broken_connection(server: str, error: OSError | None) -> errors.BrokenSocket
 
 
 def _start_websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
-    """Open a WebSocket over a socket, for wss with TLS below it. Closes the socket on failure."""
+    """Open a WebSocket over a connected socket, for wss:// with TLS below it.
+
+    Closes the socket on failure, and raises as `dial`.
+    """
     try:
         if server.secure:
             hostname = options.tls_hostname_of(server)
@@ -76,7 +80,7 @@ def _start_websocket(sock: socket.socket, options: ConnectOptions, server: Serve
 
 
 def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
-    """A connected socket whose peer is the server, within `connect_timeout`.
+    """Connect to the server by TCP, directly or through the proxy, within `connect_timeout`.
 
     Raises ConnectTimeoutError, ServerRefusedError; JetsparkError for a dialer that fails.
     """
@@ -105,13 +109,16 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
 
 
 def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.socket:
-    """A TCP connection to the first address of the host that answers; or the user's dialer's."""
+    """Open a TCP connection to the first address of the host that answers.
+
+    The user's `dialer`, if there is one, opens it instead.
+    """
     if options.dialer is not None:
         return call_dialer(options, host, port)
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     attempts = Attempts(options, addresses)
     for sock, address, seconds in attempts:
-        with attempts.connecting(sock):
+        with attempts.connecting(sock):  # suppresses an OSError: the next address is tried
             sock.settimeout(seconds)
             sock.connect(address)
             return sock
@@ -119,9 +126,9 @@ def _connect_directly(options: ConnectOptions, host: str, port: int) -> socket.s
 
 
 def _pass_proxy(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
-    """Ask a proxy, to which the socket is connected, for a connection to the server."""
+    """Ask the proxy at the other end of the socket to connect it with the server."""
     steps = ask_proxy(proxy, server)  # bytes to send, or how many bytes to receive
-    step = following(steps)
+    step = following(steps)  # None after the last step
     while step is not None:
         if isinstance(step, bytes):
             sock.sendall(step)

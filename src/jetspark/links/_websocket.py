@@ -13,10 +13,11 @@ _BUFFER_BYTES = 1 << 18
 
 
 class BlockingWebSocket:
-    """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
+    """A WebSocket over `sock`, with the methods of a socket; created by `open_websocket`.
 
-    Reading and sending raise the socket's OSError and TimeoutError, and ConnectionError for
-    malformed frames.
+    `sock`: a connected socket, for wss:// with TLS; `codec`: encodes and decodes frames. Reading
+    and sending raise the socket's OSError and TimeoutError, and ConnectionError for malformed
+    frames.
     """
 
     def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
@@ -27,14 +28,17 @@ class BlockingWebSocket:
         """Bytes received, but not taken by `recv_into` yet."""
 
     def receive(self) -> bool:
-        """Receive once and keep the payloads; False when the server has closed the connection."""
+        """Receive from the socket once, and keep the payloads of frames for `recv_into`.
+
+        False when the server has closed the connection.
+        """
         count = self._socket.recv_into(self._buffer)
         if count == 0:
             self._codec.receive_eof()
             return False
         for payload in self._codec.receive(self._buffer[:count]):
             self._payload_bytes += payload
-        if replies := self._codec.replies():
+        if replies := self._codec.replies():  # to pings and to a close frame
             self._socket.sendall(replies)
         return True
 
@@ -66,7 +70,7 @@ class BlockingWebSocket:
 def open_websocket(
     sock: socket.socket, options: ConnectOptions, server: ServerURL
 ) -> BlockingWebSocket:
-    """Perform the opening handshake of a WebSocket.
+    """Open a WebSocket over a connected socket, by its opening handshake (HTTP).
 
     Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
     does not speak WebSocket, BrokenSocketError when it closes the connection, ConfigError without
@@ -78,6 +82,7 @@ def open_websocket(
     has_answered = False
     while not codec.opened and codec.failure is None and websocket.receive():
         has_answered = True
+    # A failure without any answer only means that the connection was closed.
     if codec.failure is not None and has_answered:
         raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
     if not codec.opened:

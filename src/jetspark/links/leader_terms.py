@@ -44,7 +44,10 @@ def leader_of(answer: Mapping[str, Any]) -> str:
 
 
 def copies_of(answer: Mapping[str, Any]) -> int:
-    """The number of a stream's replicas, listed or configured, whichever is greater."""
+    """The number of a stream's replicas, listed or configured, whichever is greater.
+
+    They differ while replicas are added or removed; the greater number asks more of a proof.
+    """
     replicas = (answer.get("cluster") or {}).get("replicas") or ()
     return max(int(answer["config"].get("num_replicas", 1)), len(replicas) + 1)
 
@@ -105,14 +108,17 @@ def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> L
 
 
 class LeaderTerm:
-    """The answers of one leader of one stream, oldest first; another leader begins a new term."""
+    """The latest answers of one leader of a stream, which prove that it still led (`led_since`).
+
+    An answer of another leader begins a new term.
+    """
 
     def __init__(self) -> None:
-        self._answers: list[LeaderObservation] = []
+        self._answers: list[LeaderObservation] = []  # oldest first
 
     def add(self, newest: LeaderObservation) -> None:
-        """Add the newest answer; forget those of another leader, and those that are too old."""
-        if not newest.leader.name:
+        """Add the newest answer; forget answers of another leader, and those that are too old."""
+        if not newest.leader.name:  # no leader answered
             self._answers = []
             return
         oldest = newest.sent - _HISTORY_SECONDS
@@ -121,14 +127,15 @@ class LeaderTerm:
             for answer in self._answers
             if answer.leader == newest.leader and answer.sent >= oldest
         ]
+        # The newest takes the place of the one before where the answers come very close together.
         if len(answers) > 1 and answers[-1].sent < answers[-2].sent + _MIN_SPACING_SECONDS:
             answers.pop()
         self._answers = [*answers, newest]
 
     def led_since(self, since: float) -> bool:
-        """Whether the newest answer has everything that any leader acknowledged before `since`.
+        """Whether the leader is proven to have led at or after `since` (a `time.monotonic()`).
 
-        `since`: a `time.monotonic()`. The module's docstring has the two reasons.
+        Then its newest answer has everything that any leader acknowledged before `since`.
         """
         if not self._answers or self._answers[-1].sent < since:
             return False
@@ -136,15 +143,20 @@ class LeaderTerm:
         if newest.is_only_replica:
             return True
         for base, replicas in self._contacts(since):
+            # Contact with a quorum after `since`: none of these had accepted another leader.
             if base.sent >= since and len(replicas) + 1 >= newest.quorum:
                 return True
+            # A lease: contact with every replica, too recent for any to have stood for election.
             has_lease = newest.received <= base.sent + LEASE_SECONDS
             if has_lease and len(replicas) + 1 >= newest.replicas:
                 return True
         return False
 
     def unrivalled_since(self, since: float) -> bool:
-        """Whether all replicas have also confirmed it, so that none believes itself the leader."""
+        """Whether the leader led (`led_since`) and has no rival: a former leader unaware of it.
+
+        There is none if every replica, and not only a quorum, has lately confirmed the leader.
+        """
         if not self.led_since(since):
             return False
         newest = self._answers[-1]
@@ -153,7 +165,7 @@ class LeaderTerm:
         )
 
     def _contacts(self, since: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
-        """Each earlier answer, newest first, and the replicas that the leader heard from after it.
+        """Each earlier answer, newest first, with the names of replicas in contact after it.
 
         Ends with `since`, or where a lease of the newest answer would begin, if that is earlier.
         """
@@ -166,7 +178,7 @@ class LeaderTerm:
             yield base, self._replicas_heard_after(index)
 
     def _replicas_heard_after(self, index: int) -> set[str]:
-        """The replicas with a contact after the answer at `index`, which had accepted the leader.
+        """The names of the replicas that confirmed the leader after its answer at `index`.
 
         The newest answer's own contacts do not count: it shows that its leader still led after the
         earlier ones, which may have been refusals.
@@ -179,6 +191,7 @@ class LeaderTerm:
             longest_gap = max(longest_gap, answer.received - before.sent)
             before = answer
             earliest = base.received + GUARD_SECONDS + longest_gap
+            # A replica counts if it had also been in contact shortly before the answer at `index`.
             replicas |= {
                 name
                 for name, seconds_ago in answer.heard.items()

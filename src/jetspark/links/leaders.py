@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Leaders:
-    """The leaders of streams on the servers of `options`. Each question uses a link of its own."""
+    """Sends requests to the leaders of streams, each over a link from the pool, with retries."""
 
     def __init__(
         self,
@@ -38,7 +38,9 @@ class Leaders:
         timeout: float = 5.0,
         at_once_if_new: bool = False,
     ) -> None:
-        """`retry_seconds`: how long a request is repeated; `timeout`: seconds for each call.
+        """Nothing connects yet. `options`: the servers; `timeout`: seconds for each call.
+
+        `retry_seconds`: how long a request is repeated after transient errors.
 
         `at_once_if_new`: a server that never answered this process gets one attempt only, unless it
         accepts a link and then loses it, or is silent. So a wrong address, or a server that was not
@@ -76,10 +78,11 @@ class Leaders:
 
     @contextmanager
     def linearizable_reads(self) -> Iterator[None]:
-        """Read messages from proven leaders in the block, which have everything acknowledged.
+        """In the block, `message` reads only from leaders that are proven to lead.
 
-        Outside of it they may come from a replaced leader, which is enough before a
-        compare-and-set, and to find a message, but not to find that there is none.
+        So it misses nothing that was acknowledged. Outside of the block a replaced leader may
+        answer, which is enough before a compare-and-set, and to find a message, but not to find
+        that there is none.
         """
         before, self.reads_are_linearizable = self.reads_are_linearizable, True
         try:
@@ -88,9 +91,9 @@ class Leaders:
             self.reads_are_linearizable = before
 
     def message(self, stream: str, **selector: int | str) -> StoredMessage | None:
-        """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
+        """Read a message of the stream by `seq`, `last_by_subj` or `next_by_subj` from its leader.
 
-        Raises StreamNotFoundError, and the errors of `call`.
+        None when there is none. Raises StreamNotFoundError, and the errors of `call`.
         """
 
         def request(api: StreamAPI) -> StoredMessage | None:
@@ -115,9 +118,10 @@ _RIVALS_TIMEOUT = 0.15
 
 
 def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
-    """Facts of streams, by name, from leaders that still led after the call.
+    """Request the configuration and state of streams, by name, from proven leaders.
 
-    Raises RequestTimeoutError when a leader cannot be proven, and the errors of `StreamAPI.stream`.
+    They include everything that was acknowledged before this call. Raises RequestTimeoutError when
+    a leader cannot be proven to lead, and the errors of `StreamAPI.stream`.
     """
     return _prove_leaders(api, list(streams)).facts
 
@@ -125,13 +129,16 @@ def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamF
 def linearizable_read(
     api: StreamAPI, streams: Iterable[str], request: Callable[[StreamAPI], T]
 ) -> T:
-    """An answer that includes all that the leaders of `streams` acknowledged before this call.
+    """Make a request whose answer includes all that the leaders of `streams` had acknowledged.
 
-    `request` asks about these streams, and must be idempotent. A silent replica may be a suspended
-    former leader: then two answers with a proof in between must be equal. Raises the errors of
-    `confirmed_facts` and of the question.
+    `request` asks about these streams, and must be idempotent. Raises the errors of
+    `confirmed_facts` and of the request.
     """
     names = list(streams)
+    # Without rivals, only the proven leader can answer. But a silent replica may be a rival: a
+    # suspended former leader, which could resume and answer. It learns of its replacement during
+    # another proof, so two answers, before and after one, are not both its own; if they are equal,
+    # they are the leader's.
     unrivalled = _prove_leaders(api, names).unrivalled
     answer = request(api)
     deadline = time.monotonic() + 2 * _PROOF_TIMEOUT
@@ -149,18 +156,19 @@ def linearizable_read(
 
 
 class LeaderProof(NamedTuple):
-    """Facts of streams, whose leaders led when they gave them."""
+    """The facts of streams from leaders that are proven to lead."""
 
     facts: dict[str, StreamFacts]
     unrivalled: bool
-    """Whether no replica of any stream can still believe itself the leader."""
+    """Whether no other replica of any of the streams can still believe itself the leader."""
 
 
 def _prove_leaders(api: StreamAPI, names: list[str]) -> LeaderProof:
-    """Request the facts of streams until a quorum of replicas has confirmed each leader.
+    """Request the facts of streams again and again until each leader is proven to lead.
 
-    Waits a little longer for the other replicas, so that there are no rivals. Raises the errors of
-    `confirmed_facts`.
+    That takes contact with a quorum of replicas. It waits a little longer for the other replicas,
+    since any of them may be a rival: a former leader that has not learnt of its replacement. Raises
+    the errors of `confirmed_facts`.
     """
     started = time.monotonic()
     terms = api.link.leader_terms

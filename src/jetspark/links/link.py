@@ -53,7 +53,7 @@ _MAX_UNANSWERED = 64  # requests; a server accepts some thousands
 
 
 class Reply(NamedTuple):
-    """A reply to one of several requests."""
+    """A reply to one of several requests (`BlockingLink.replies`)."""
 
     request_index: int
     frame: MessageFrame
@@ -62,10 +62,10 @@ class Reply(NamedTuple):
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
-    """Connect; tries each server once, in random order if the options say so.
+    """Open a link to the first server of the options that accepts it.
 
-    Only clients use the options for later attempts and discovered servers, `first_connect` and
-    `choose_server`.
+    Tries each server once, in random order if the options say so. Only asyncio clients use the
+    options for later attempts and discovered servers, `first_connect` and `choose_server`.
 
     Raises the server's own error when there is one server, else NoServersError with the last error
     as its cause.
@@ -86,9 +86,10 @@ def connect(options: ConnectOptions) -> BlockingLink:
 
 
 class BlockingLink:
-    """An accepted connection to one server. Use `connect`; close it when done."""
+    """A blocking connection to one server, which has accepted it. `connect` creates it."""
 
     def __init__(self, options: ConnectOptions, server: ServerURL) -> None:
+        """Connect to `server`, perform the handshake, and subscribe to replies."""
         self.server = str(server)
         self.api_prefix = options.api_prefix
         """Prefix of the subjects of the JetStream API."""
@@ -96,10 +97,10 @@ class BlockingLink:
         self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
         self._ready: list[Frame] = []
         """Frames received but not handled yet, the last one first."""
-        self._sids = _REQUEST_SID
+        self._sids = _REQUEST_SID  # the last subscription id in use
         self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
-        self._requests = 0
-        self._pongs = 0
+        self._requests = 0  # requests sent so far, which number the reply subjects
+        self._pongs = 0  # PONGs received so far
         self.closed = False
         self.leader_terms: defaultdict[str, LeaderTerm] = defaultdict(LeaderTerm)
         """Leader of each stream, as far as answers over this link have shown it."""
@@ -116,8 +117,8 @@ class BlockingLink:
     def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
         """Perform the handshake within the connect timeout; returns the server's INFO.
 
-        Errors say what the other side did: it was silent, closed the connection, or is no server
-        of NATS.
+        An error says what the other side did: it was silent, closed the connection, or does not
+        speak NATS.
         """
         deadline = time.monotonic() + self._timeout
         steps = handshake(options, server, __version__)  # a generator, which returns the INFO
@@ -137,6 +138,7 @@ class BlockingLink:
                         self.send(data)
                     case StartTLS(hostname):
                         answer = None
+                        # Bytes sent in the clear must not pass for bytes that came through TLS.
                         if self._buffer.pending or self._ready:
                             raise too_early(str(server), options)
                         self._socket = start_tls(self._socket, options, server, hostname)
@@ -175,7 +177,10 @@ class BlockingLink:
             raise self._broken(error) from error
 
     def _receive(self, deadline: float) -> bytes | None:
-        """Bytes that may contain complete frames; None while a large frame is incomplete."""
+        """Receive once; returns the unparsed bytes, or None while a large frame is incomplete.
+
+        Raises RequestTimeoutError at the deadline, and BrokenSocketError.
+        """
         left = deadline - time.monotonic()
         if left <= 0:
             raise errors.RequestTimeoutError(f"Nothing from {self.server} in time.")
@@ -204,7 +209,10 @@ class BlockingLink:
         return self._ready.pop()
 
     def _receive_frames(self, deadline: float) -> None:
-        """Wait for bytes once and queue the complete frames; the rest stays in the buffer."""
+        """Wait for bytes once, and queue the complete frames in `_ready`, the last one first.
+
+        The bytes of an incomplete frame stay in the buffer.
+        """
         data = self._receive(deadline)
         if data is not None:
             runs: list[Event] = []
@@ -216,7 +224,7 @@ class BlockingLink:
         return self._handle(self._next_frame(deadline))
 
     def _handle(self, frame: Frame) -> MessageFrame | None:
-        """Return a message; obey a frame of the protocol (PING, PONG, INFO, -ERR) and return None.
+        """Return a message; or act on another frame (PING, PONG, INFO, -ERR), and return None.
 
         Raises the error of a -ERR.
         """
@@ -237,16 +245,16 @@ class BlockingLink:
         return None
 
     def _handle_all(self, queued: Iterable[Frame]) -> list[MessageFrame]:
-        """The messages among some frames; the other frames are obeyed."""
+        """Return the messages among some frames, and act on the other frames."""
         return [message for frame in queued if (message := self._handle(frame)) is not None]
 
     def deliveries(
         self, decoder: DeliveryDecoder, into: Deliveries, deadline: float
     ) -> list[MessageFrame]:
-        """Wait for bytes once: append the deliveries to `into`, and return the other messages.
+        """Wait for bytes once; append a consumer's deliveries to `into`, return other messages.
 
-        The decoder stops at each frame that is no delivery, which is handled here. Raises the
-        errors of `messages`.
+        Other messages are statuses of pull requests, for example. The decoder stops at each frame
+        that is no delivery, and it is handled here. Raises the errors of `messages`.
         """
         messages: list[MessageFrame] = []
         # Messages left from a request, or for subscriptions that have ended, are dropped.
@@ -340,7 +348,7 @@ class BlockingLink:
         payloads: Sequence[bytes] = (),
         max_unanswered: int = _MAX_UNANSWERED,
     ) -> Iterator[Reply]:
-        """Send a request to each subject, and yield the replies as they come.
+        """Send a request to each of `subjects`, several at a time, and yield replies as they come.
 
         `payloads`: one for each subject; default: empty requests. Ends after `silence` seconds
         without a reply; a request without responders has none. Raises BrokenSocketError,
@@ -350,6 +358,7 @@ class BlockingLink:
         unanswered: dict[bytes, int] = {}  # indexes of requests, by reply subject
         deadline = time.monotonic() + silence
         while unanswered or len(sent) < len(subjects):
+            # Send more once half of the requests have their replies.
             if len(unanswered) <= max_unanswered // 2 and len(sent) < len(subjects):
                 now, requests = time.monotonic(), b""
                 for index in range(len(sent), len(subjects))[: max_unanswered - len(unanswered)]:
@@ -371,7 +380,7 @@ class BlockingLink:
                 yield Reply(index, message, sent[index])
 
     def check(self) -> bool:
-        """Whether the server answers a PING; otherwise closes the link. Raises nothing."""
+        """Send a PING; whether the server answers it. If not, close the link. Raises nothing."""
         if self.closed:
             return False
         try:

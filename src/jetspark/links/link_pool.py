@@ -23,7 +23,7 @@ class IdleLink(NamedTuple):
 
 
 class LinkPool:
-    """The idle links of a process, since one Python worker reads many partitions.
+    """The idle links of a process, kept for reuse since one Python worker reads many partitions.
 
     A forked child must not use its parent's sockets: it begins with an empty pool, and closes only
     its own copies of them.
@@ -39,9 +39,10 @@ class LinkPool:
 
     @contextmanager
     def link(self, options: ConnectOptions) -> Iterator[BlockingLink]:
-        """A link for the block: an idle one that still answers, or a new one. Raises as `connect`.
+        """Lend a link for the block: an idle one that still answers, or a new one.
 
-        It returns to the pool unless the block raises, or its generator is closed early.
+        It returns to the pool unless the block raises, or its generator is closed early. Raises the
+        errors of `connect`.
         """
         link = self._take_idle(options) or connect(options)
         try:

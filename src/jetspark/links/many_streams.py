@@ -30,10 +30,11 @@ _MAX_MESSAGES_UNANSWERED = 8
 def fetch_stream_facts(
     api: StreamAPI, names: Iterable[str], *, not_found_for: float = NOT_FOUND_SECONDS
 ) -> tuple[dict[str, StreamFacts], dict[str, errors.StreamNotFoundError]]:
-    """Facts by name, in the order of `names`, and the errors of the streams that are not found.
+    """Request the configuration and state of many streams at once.
 
-    A stream without an answer, or with an error, is requested again alone, with the retries and
-    the errors of `StreamAPI.stream`.
+    Returns the facts by name, in the order of `names`, and by name the error for each stream that
+    does not exist. A stream without an answer, or with an error, is requested again alone, with the
+    retries and the errors of `StreamAPI.stream`.
     """
     requested = list(names)
     answers = _request_facts_together(api, requested) if len(requested) > 1 else {}
@@ -48,7 +49,10 @@ def fetch_stream_facts(
 
 
 def _request_facts_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
-    """Facts by name, of the streams that answered without an error before the silence."""
+    """Send STREAM.INFO for all streams at once; returns the facts of each that answered, by name.
+
+    Leaves out errors, and answers that had not come after some seconds without any.
+    """
     facts: dict[str, StreamFacts] = {}
     link, call = api.link, js_api.STREAM_INFO
     for index, frame, sent in link.replies(_subjects(api, call, names), _SILENCE_SECONDS):
@@ -63,9 +67,10 @@ def _request_facts_together(api: StreamAPI, names: list[str]) -> dict[str, Strea
 
 
 def fetch_message_times(api: StreamAPI, sequences: Mapping[str, int]) -> dict[str, int]:
-    """Look up when messages were stored: nanoseconds since the epoch, by stream.
+    """Look up when one message of each stream was stored: nanoseconds since the epoch, by stream.
 
-    `sequences`: the sequence of the message in each stream.
+    `sequences`: the sequence of the message, by stream. A request that is refused is made again
+    alone, with retries.
 
     Leaves out a stream without the message, or without an answer. Raises the errors of
     `StreamAPI.message`, and PermissionsError where the user may not get messages.

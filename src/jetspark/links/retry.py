@@ -44,13 +44,16 @@ _NOT_FOUND: Final = (errors.StreamNotFoundError, errors.ConsumerNotFoundError)
 
 
 class Retry:
-    """Retries until a time without progress has passed, with pauses between attempts."""
+    """Decides whether to try again after an error, and pauses before another attempt.
+
+    There are no more attempts after `timeout` seconds without progress.
+    """
 
     repeated: ClassVar[int] = 0
     """Attempts in this process that were made again."""
 
     def __init__(self, timeout: float, pauses: Backoff = _PAUSES) -> None:
-        """`timeout`: seconds since the last progress."""
+        """`timeout`: seconds since the last progress; `pauses`: between attempts."""
         self.since = time.monotonic()
         """`time.monotonic()` of the start or the last progress; set by the caller."""
         self.timeout = timeout
@@ -72,9 +75,10 @@ class Retry:
         return is_transient(error)
 
     def wait_to_retry(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
-        """Pause before another attempt; returns False at once if there is none.
+        """Pause before another attempt, and return True; False at once if there should be none.
 
-        `first_pause`: restart with the first pause, since the attempt made progress.
+        There is none after an error that would persist, or when the time is up. `first_pause`:
+        restart with the first, shortest pause, since the attempt made progress.
         """
         if first_pause:
             self._attempts = 0
@@ -91,10 +95,10 @@ class Retry:
     def wait_to_continue_reading(
         self, stream: str, error: errors.JetsparkError, at: str = "", *, first_pause: bool = False
     ) -> None:
-        """Pause before the reading of a stream continues; raises any error that is not transient.
+        """Pause after an error, before the reading of a stream continues over another link.
 
-        `at`: the position, in words; `first_pause`: as of `wait_to_retry`. Raises
-        IncompleteRangeError without progress for the timeout.
+        `at`: the position, in words; `first_pause`: see `wait_to_retry`. Raises the error itself
+        unless it is transient, and IncompleteRangeError without progress for the timeout.
         """
         if not is_transient(error):
             raise error
@@ -106,7 +110,10 @@ class Retry:
 
 
 class CallRetry(Retry):
-    """Retry policy of one call of the JetStream API on one link."""
+    """Retries one call of the JetStream API on one link, after errors that may pass there.
+
+    "Not found" may pass, since a former metadata leader does not know new streams or consumers.
+    """
 
     def __init__(self, timeout: float, *, not_found_for: float) -> None:
         """`not_found_for`: seconds after which "not found" is final."""
@@ -114,13 +121,13 @@ class CallRetry(Retry):
         self._not_found_for = not_found_for
 
     def wait_to_retry(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
-        """Pause like the base class; "not found" may become final only after the timeout."""
+        """Pause as `Retry` does, but retry "not found" until final, even after the timeout."""
         if isinstance(error, _NOT_FOUND):
             self.timeout = max(self.timeout, self._not_found_for + PAUSE_SECONDS)
         return super().wait_to_retry(error, first_pause=first_pause)
 
     def is_worth(self, error: errors.JetsparkError) -> bool:
-        """Decide like the base class, but limit the time for "no responders" and "not found".
+        """Whether another attempt may succeed: for "no responders" and "not found" a limited time.
 
         "JetStream is not enabled" is not retried: only another link may get another answer.
         """
@@ -136,7 +143,10 @@ class CallRetry(Retry):
 
 
 def attempt(operation: Callable[[], T], retry: Retry) -> T:
-    """Call `operation` until it succeeds, and return its result. Raises its last error."""
+    """Call `operation` until it succeeds, and return its result.
+
+    Raises its last error when `retry` allows no more attempts.
+    """
     while True:
         try:
             return operation()
@@ -149,9 +159,10 @@ def attempt(operation: Callable[[], T], retry: Retry) -> T:
 
 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
-    """Seconds to wait for an answer, for each of the three times that a request is sent.
+    """Yield how many seconds to wait for an answer, for each of three times a request is sent.
 
-    A leader that stops loses its requests without notice.
+    The caller sends it again after silence, since a leader that stops loses requests without
+    notice. The waits are shares of `timeout`, and end at `deadline` (`time.monotonic()`).
     """
     for share in _ANSWER_SHARES:
         sent = time.monotonic()

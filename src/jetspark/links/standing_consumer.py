@@ -11,18 +11,18 @@ from jetspark.wire import js_api
 
 
 class StandingConsumer:
-    """A durable consumer that marks a query's position, and delivers nothing.
+    """A durable consumer that marks a query's position for the server, and delivers nothing.
 
-    CONSUMER.RESET moves it (nats-server 2.14); an older server refuses acks of undelivered
-    messages, so there it is deleted and recreated. Its description distinguishes it from another
-    consumer of the same name, which stays untouched. Every method raises the errors of
-    `StreamAPI.call`.
+    Monitoring can see there how far the query is. CONSUMER.RESET moves it (nats-server 2.14); an
+    older server refuses acks of undelivered messages, so there it is deleted and recreated. Its
+    description distinguishes it from another consumer of the same name, which stays untouched.
+    Every method raises the errors of `StreamAPI.call`.
     """
 
     def __init__(
         self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
     ) -> None:
-        """`option`: the user's option that gave the name."""
+        """`option`: the user's option that gave the name; `description`: the consumer's mark."""
         self._api, self._stream, self._name = api, stream, name
         self._option, self._description = option, description
 

@@ -27,7 +27,7 @@ from jetspark.wire.js_api import SubjectPages
 
 
 class CreatedConsumer(NamedTuple):
-    """A consumer to read from."""
+    """A consumer that was created to read from a stream."""
 
     pending: int
     """Messages to deliver when it was created."""
@@ -36,7 +36,7 @@ class CreatedConsumer(NamedTuple):
 
 
 class StoredMessage(NamedTuple):
-    """A stored message."""
+    """A message of a stream, as STREAM.MSG.GET returns it."""
 
     seq: int
     headers: bytes
@@ -47,9 +47,9 @@ class StoredMessage(NamedTuple):
 
 
 class StreamAPI:
-    """Idempotent calls over one link, with retries (`retry`). `timeout`: seconds for each.
+    """Makes idempotent calls of the JetStream API over one link, with retries.
 
-    Every method raises the errors of `call`.
+    `timeout`: seconds for each call. Every method raises the errors of `call`.
     """
 
     def __init__(self, link: BlockingLink, timeout: float = 5.0) -> None:
@@ -59,7 +59,9 @@ class StreamAPI:
     # -- streams ---------------------------------------------------------------------------
 
     def stream(self, name: str, *, not_found_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
-        """The facts of a stream, which may be outdated; see `leaders.confirmed_facts`.
+        """Request a stream's configuration and state, which may be outdated.
+
+        A replaced leader may answer; `leaders.confirmed_facts` has answers of proven leaders.
 
         `not_found_for`: seconds after which "not found" is final, in a cluster. Raises
         StreamNotFoundError, which suggests a stream with a similar name.
@@ -67,12 +69,15 @@ class StreamAPI:
         return facts_of(name, self._info(name, not_found_for), self.link.info.server_id)
 
     def config(self, name: str) -> dict[str, Any]:
-        """A stream's configuration in the server's words. Raises the errors of `stream`."""
+        """Request a stream's configuration, as it is sent. Raises the errors of `stream`."""
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
     def config_if_any(self, name: str) -> dict[str, Any] | None:
-        """A stream's configuration; None without one. Needs no permission to list streams."""
+        """Request a stream's configuration; None if there is no such stream.
+
+        Unlike `config`, it never lists streams, for which the user may have no permission.
+        """
         try:
             config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
         except errors.StreamNotFoundError:
@@ -80,7 +85,7 @@ class StreamAPI:
         return config
 
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
-        """The answer to STREAM.INFO, which also counts for the proof of the stream's leader."""
+        """Request STREAM.INFO; the answer also counts for a proof of the stream's leader."""
         sent = time.monotonic()
         try:
             answer = self.call(js_api.STREAM_INFO, None, not_found_for, stream=name)
@@ -92,7 +97,7 @@ class StreamAPI:
         return answer
 
     def _not_found_message(self, name: str) -> str:
-        """The sentence for a stream that does not exist, with a similar name or bucket, if any."""
+        """The error's sentence for a stream that does not exist, with a hint to a similar name."""
         hint = ""
         # Without permission to list streams, a request may also be answered by silence.
         with suppress(errors.PermissionsError, errors.RequestTimeoutError):
@@ -113,7 +118,7 @@ class StreamAPI:
         return dict(self.call(js_api.STREAM_UPDATE, config, stream=config["name"])["config"])
 
     def stream_names(self) -> list[str]:
-        """Names of all streams of the account."""
+        """List the names of all streams of the account, page by page."""
         names: list[str] = []
         before: list[str] = []
         while True:
@@ -127,7 +132,11 @@ class StreamAPI:
             before = page
 
     def all_stream_names(self) -> list[str]:
-        """`stream_names`, after a former metadata leader had time to learn of its replacement."""
+        """List the names of all streams until two lists, some time apart, are equal.
+
+        A replaced metadata leader may answer first, and lack streams: it has had time then to learn
+        of its replacement.
+        """
         names = self.stream_names()
         while not self.is_outside_cluster:
             time.sleep(NOT_FOUND_SECONDS)
@@ -149,10 +158,11 @@ class StreamAPI:
         headers_only: bool = False,
         last_per_subject: bool = False,
     ) -> CreatedConsumer:
-        """Create an ephemeral pull consumer, from sequence `start` on, without acks.
+        """Create an ephemeral pull consumer without acks, to read from sequence `start` on.
 
-        `last_per_subject`: from the last message of each of `subjects` (required) on. The server
-        removes the consumer after `inactive` seconds without a pull. Raises
+        `subjects`: only messages under one of these, if given. `last_per_subject`: instead, the
+        last message of each subject under `subjects` (required), and what is stored later. The
+        server removes the consumer after `inactive` seconds without a pull. Raises
         UnsupportedByServerError.
         """
         if not self.link.info.at_least(2, 9):
@@ -177,9 +187,10 @@ class StreamAPI:
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]
     ) -> dict[str, Any]:
-        """Create a consumer for messages under `subjects`, or all; returns the answer.
+        """Create a consumer with this configuration, for messages under `subjects` (empty: all).
 
-        Raises UnsupportedByServerError for several subjects before nats-server 2.10.
+        Returns the server's answer. Raises UnsupportedByServerError for several subjects before
+        nats-server 2.10.
         """
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": config["name"]}
         if len(subjects) == 1:
@@ -200,7 +211,10 @@ class StreamAPI:
     def consumer(
         self, stream: str, consumer: str, *, not_found_for: float = NOT_FOUND_SECONDS
     ) -> dict[str, Any] | None:
-        """The server's document of a consumer; None without one. `not_found_for`: see `call`."""
+        """Request a consumer's configuration and state, as the server sends them.
+
+        None if there is no such consumer. `not_found_for`: see `call`.
+        """
         try:
             names = {"stream": stream, "consumer": consumer}
             return self.call(js_api.CONSUMER_INFO, None, not_found_for, **names)
@@ -208,14 +222,17 @@ class StreamAPI:
             return None
 
     def delete_reader(self, stream: str, name: str) -> None:
-        """Delete the consumer, if it exists."""
+        """Delete a consumer, if it and its stream exist."""
         with suppress(errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             self.call(js_api.CONSUMER_DELETE, None, 0.0, stream=stream, consumer=name)
 
     # -- messages --------------------------------------------------------------------------
 
     def message(self, stream: str, **selector: int | str) -> StoredMessage | None:
-        """A message by `seq`, `last_by_subj` or `next_by_subj`; None if there is none."""
+        """Read a message of the stream by `seq`, `last_by_subj` or `next_by_subj`.
+
+        None if there is none. The leader answers, or a replaced one that is behind.
+        """
         try:
             message = self.call(js_api.MSG_GET, dict(selector), stream=stream)["message"]
         except errors.MessageNotFoundError:
@@ -229,17 +246,22 @@ class StreamAPI:
         )
 
     def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
-        """The first stored sequence >= `at_least`, under one of the subjects if given; or None."""
+        """Look up the first stored sequence from `at_least` on; None if there is none.
+
+        `subjects`: count only messages under one of these, if given.
+        """
+        # By default under ">", which matches all subjects.
         messages = (
             self.message(stream, seq=at_least, next_by_subj=subject) for subject in subjects or ">"
         )
         return min((message.seq for message in messages if message is not None), default=None)
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
-        """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
+        """Look up the first message stored at time `ns` or later, and return its sequence.
 
-        A binary search with about log2(length of the stream) requests. It requires timestamps that
-        do not decrease from one sequence to the next.
+        `ns`: nanoseconds since the epoch. None if all messages are older. A binary search with
+        about log2(length of the stream) requests. It requires timestamps that do not decrease from
+        one sequence to the next.
         """
         facts = self.stream(stream)
         low, high = facts.first_seq, facts.last_seq + 1
@@ -256,7 +278,7 @@ class StreamAPI:
         return sequence
 
     def subjects(self, stream: str, subject: str) -> set[str]:
-        """The subjects under a filter that have messages."""
+        """List the subjects that have messages in the stream and match the filter `subject`."""
         pages = SubjectPages()
         complete = False
         while not complete:
@@ -265,9 +287,9 @@ class StreamAPI:
         return set(pages.counts)
 
     def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
-        """Remove the messages before a sequence, under one of the subjects if given.
+        """Remove the messages before the sequence `before`, under one of the subjects if given.
 
-        Nothing is before sequence 1, but servers before 2.14 would remove everything.
+        Requests nothing for sequence 1 or less, since servers before 2.14 would remove everything.
         """
         for subject in (subjects or (None,)) if before > 1 else ():
             request = {"seq": before} | ({} if subject is None else {"filter": subject})
@@ -277,7 +299,7 @@ class StreamAPI:
 
     @property
     def is_outside_cluster(self) -> bool:
-        """Whether the link's server has JetStream itself, so that no other one knows more."""
+        """Whether the link's server is a single one with JetStream, so that no other knows more."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 
@@ -321,7 +343,7 @@ class StreamAPI:
     def _request_until_answered(
         self, call: js_api.Call, payload: bytes, names: dict[str, str], deadline: float
     ) -> dict[str, Any]:
-        """Send an API call, again after silence, and return its answer.
+        """Send an API call, up to three times if there is silence, and return its answer.
 
         Raises RequestTimeoutError at the deadline, the error in the answer, and NoRespondersError.
         """

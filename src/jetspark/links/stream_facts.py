@@ -12,14 +12,17 @@ from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 
 
 class LastMessage(NamedTuple):
-    """The last message of a stream."""
+    """The sequence and time of a stream's last message, which an older copy does not have."""
 
     seq: int
     ns: int
     """When it was stored, in nanoseconds since the epoch."""
 
     def replaced_message(self, stream: str, now_ns: int) -> str:
-        """The beginning of a sentence: this sequence now has a message stored at `now_ns`."""
+        """The beginning of an error's sentence: the message at this sequence is another one now.
+
+        `now_ns`: when that one was stored, in nanoseconds since the epoch.
+        """
         return (
             f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
             f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
@@ -89,16 +92,16 @@ class StreamFacts:
         return (len(self.subjects) > 1 or has_wildcard) and not self.stores_other_subjects
 
     def has_a_gap_at(self, sequence: int) -> bool:
-        """Whether `sequence` is missing right before the first message, but not by a limit.
+        """Whether only `sequence` is missing before the first message, and no limit removed it.
 
-        Then somebody deleted the message, which is a normal gap at the head of a stream, too.
+        Then somebody deleted that message, which is no loss: any deleted message leaves a gap.
         """
         removes_nothing = not self.limits or self.keeps_last_per_subject
         return removes_nothing and self.retention == "limits" and self.first_seq == sequence + 1
 
     @property
     def removed_by(self) -> str:
-        """The possible reasons why unread messages were removed, in words."""
+        """The possible reasons why unread messages were removed: "by …", as part of a sentence."""
         reason = "by a purge or deletion, since it has no limits"
         if self.limits:
             reason = f"by its limits ({self.limits}) or a purge"
@@ -108,18 +111,19 @@ class StreamFacts:
         return reason
 
     def lost_tail_message(self, end: int) -> str:
-        """The sentence for a stream that once had all sequences before `end`, and ends earlier."""
+        """The error's sentence for a stream that ends before `end - 1`, which it had stored."""
         return (
             f"Stream {self.name!r} ends at sequence {self.last_seq}, but had {end - 1} before: the "
             "server has lost acknowledged messages."
         )
 
     def recreated_error(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
-        """The error if the stream was recreated: its creation time is not `created`.
+        """The error to raise when the stream was recreated: it was created at `created` before.
 
-        `advice`: a sentence.
+        It says whether the stream was restored from a backup, if that is known. `advice`: a
+        sentence to add.
         """
-        restored: bool | None = None
+        restored: bool | None = None  # a restored stream has messages older than itself
         # The messages of a mirror have the times of its origin.
         if self.messages and self.oldest and not self.is_mirror:
             restored = parse_isotime(self.oldest) < parse_isotime(self.created)
@@ -127,7 +131,10 @@ class StreamFacts:
 
 
 def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> StreamFacts:
-    """The facts in an answer to STREAM.INFO. `server_id`: the ID of the server."""
+    """Extract a stream's configuration and state from an answer to STREAM.INFO.
+
+    `server_id`: the ID of the server that answered.
+    """
     config, state = answer["config"], answer["state"]
     inactive_ns = (config.get("consumer_limits") or {}).get("inactive_threshold")
     return StreamFacts(

@@ -25,9 +25,10 @@ _MIN_SECRET_LENGTH: Final = 6
 
 
 def open_file(location: str, name: str) -> BinaryIO:
-    """A file of the folder, for reading at any position.
+    """Open the file `name` of a backup's folder, for reading at any position.
 
-    Raises ConfigError for a folder without it, OSError when it cannot be read.
+    `location`: the folder's path, or its URI.     Raises ConfigError for a folder without it,
+    OSError when it cannot be read.
     """
     if "://" not in location:
         return open_backup_file(Path(location), name)
@@ -44,9 +45,10 @@ def open_file(location: str, name: str) -> BinaryIO:
 
 
 def read_error(location: str, error: OSError) -> BackupError:
-    """The error for a file that could not be read: the first line of the reason.
+    """Make the error for a backup's file that could not be read, with the first line of the reason.
 
-    pyarrow's reason is left out if it has the URI, with its secrets. Raise this error `from None`.
+    pyarrow's reason is left out where it may repeat the URI with its secrets. Raise this error
+    `from None`, so that a traceback does not show it either.
     """
     reason = error.strerror or str(error)
     reason = next(iter(reason.splitlines()), type(error).__name__)
@@ -57,7 +59,11 @@ def read_error(location: str, error: OSError) -> BackupError:
 
 
 def _secrets(location: str) -> set[str]:
-    """The texts in a URI that may be secret: its user, password and options, but no short ones."""
+    """The texts in a backup's URI that may be secret, so that no message may show them.
+
+    These are the URI itself, its user, password and options; short texts are left out, since they
+    are in any message by chance.
+    """
     _, separator, rest = location.partition("://")
     if not separator or redact_folder(location) == location:
         return set()
@@ -72,7 +78,10 @@ def _secrets(location: str) -> set[str]:
 
 @contextmanager
 def errors_name_folder(location: str) -> Iterator[None]:
-    """Make errors of the block BackupErrors that name the folder, without its secrets."""
+    """Turn the block's OSErrors and BackupErrors into BackupErrors that name the backup's folder.
+
+    The folder is shown without the secrets of its URI.
+    """
     try:
         yield
     except OSError as error:

@@ -34,12 +34,16 @@ _HEADROOM = 64 * 1024
 
 
 class OverlappingPull:
-    """Keeps two requests in flight. After an error the caller creates another consumer."""
+    """Pulls the messages of one consumer, with two pull requests in flight.
+
+    After an error the caller creates another consumer, and another object.
+    """
 
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
+        """Subscribe to the deliveries. `limits`: the sizes of pull requests, and the heartbeat."""
         self.decoder = DeliveryDecoder(stream, consumer)
         self._link = link
-        self._statuses: list[MessageFrame] = []
+        self._statuses: list[MessageFrame] = []  # received by `take`, to be handled by `check`
         self._subject = js_api.subject_of(
             link.api_prefix, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
         )
@@ -51,10 +55,13 @@ class OverlappingPull:
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
         self._outstanding = 0
-        """Messages requested, but neither received nor given up."""
+        """Messages requested, but neither received nor given up by the server."""
 
     def top_up(self, count_left: int) -> None:
-        """Request more unless `count_left` messages are outstanding; two requests at most."""
+        """Send pull requests until two are in flight, or `count_left` messages are requested.
+
+        `count_left`: how many messages the caller still wants.
+        """
         requests = b""
         while self._outstanding <= self._batch and self._outstanding < count_left:
             count = min(self._batch, count_left - self._outstanding)
@@ -64,7 +71,7 @@ class OverlappingPull:
             self._link.send(requests)
 
     def _encode_request(self, count: int) -> bytes:
-        """The frame that requests `count` messages."""
+        """Encode the pull request for `count` messages, as the frame to send."""
         request = PullRequest(
             batch=count,
             max_bytes=self._bytes,
@@ -74,10 +81,11 @@ class OverlappingPull:
         return frames.pub(self._subject, request.encode(), self._inbox)
 
     def take(self, rows: Deliveries) -> int:
-        """Append the next messages; returns their number. An error appends none.
+        """Wait for deliveries once, and append them to `rows`; returns how many they are.
 
-        Raises MissedHeartbeatError, TryAnotherLinkError (messages are missing in between), and the
-        errors of `BlockingLink.deliveries`. Call `check` when the messages are accounted for.
+        Call `check` afterwards, which handles statuses that came with them. An error appends no
+        rows. Raises MissedHeartbeatError, TryAnotherLinkError when consumer sequences show that
+        messages are missing in between, and the errors of `BlockingLink.deliveries`.
         """
         first_row, sequence_before = len(rows), self.decoder.consumer_sequence
         silence = 2 * self._heartbeat
@@ -100,7 +108,7 @@ class OverlappingPull:
         return new
 
     def check(self) -> None:
-        """Handle the statuses that came with the messages.
+        """Handle the statuses (heartbeats, ends of requests) that came with the last messages.
 
         Raises ConsumerDeletedError, TryAnotherLinkError (the server has sent more than arrived),
         NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
@@ -111,7 +119,10 @@ class OverlappingPull:
                 self._handle_status(frame, status)
 
     def _handle_status(self, frame: MessageFrame, status: Status) -> None:
-        """Check a heartbeat, or account for the end of a request. Raises the errors of `check`."""
+        """Handle one status: check a heartbeat, or account for a pull request that has ended.
+
+        Some ends change the size of the next requests. Raises the errors of `check`.
+        """
         if status.code == CONTROL:  # a heartbeat, with the last delivery that was sent
             sent = number_in(frame.headers, LAST_CONSUMER)
             if sent is not None and sent > self.decoder.consumer_sequence:
@@ -129,15 +140,15 @@ class OverlappingPull:
             # A server takes its ephemeral consumers in memory with it.
             raise errors.ConsumerDeletedError(status.code, status.description)
         if end is PullEnd.TOO_LARGE:
-            # A stored message is larger than this connection may publish.
+            # A stored message is larger than this connection may publish: make room for it.
             self._bytes *= 2
         if end is PullEnd.LIMITED and (limit := limit_of(status)) is not None:
-            # The server's default, which every consumer has.
+            # The consumer has lower limits, from the server's defaults: request no more than these.
             self._batch = min(self._batch, limit.batch or self._batch)
             self._bytes = min(self._bytes, limit.max_bytes or self._bytes)
             self._expires = min(self._expires, limit.expires or self._expires)
             self._heartbeat = min(self._heartbeat, self._expires / 2)
-        undelivered = number_in(frame.headers, PENDING_MESSAGES)
+        undelivered = number_in(frame.headers, PENDING_MESSAGES)  # of the request that ended
         self._outstanding = 0 if undelivered is None else max(0, self._outstanding - undelivered)
 
     def stop(self) -> None:

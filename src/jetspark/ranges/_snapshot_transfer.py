@@ -36,7 +36,10 @@ _POLL_SECONDS, _BUSY_POLL_SECONDS = 0.25, 0.01
 
 
 class SnapshotTransfer:
-    """One snapshot. Call `begin`, then `next_chunk` until it is b"", and `stop` in any case."""
+    """Receives one snapshot of a stream, in a thread of its own, while the caller unpacks it.
+
+    Call `begin`, then `next_chunk` until it is b"", and `stop` in any case.
+    """
 
     def __init__(self, link: BlockingLink, stream: str, silence: float) -> None:
         """`silence`: seconds without a byte after which the transfer has failed."""
@@ -61,10 +64,11 @@ class SnapshotTransfer:
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
     def begin(self) -> dict[str, Any]:
-        """Request the snapshot; returns the stream's state when the server began.
+        """Request the snapshot, and start to receive it.
 
-        Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError,
-        TryAnotherLinkError, and the errors of the link.
+        Returns the stream's state when the server began it, as in STREAM.INFO.         Raises the
+        typed error of the answer, NoRespondersError, MissedHeartbeatError, TryAnotherLinkError, and
+        the errors of the link.
         """
         # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
         self._answer_sid = self._link.subscribe(f"{self._inbox}.answer")
@@ -89,7 +93,7 @@ class SnapshotTransfer:
         return state
 
     def next_chunk(self) -> bytes:
-        """The next bytes of the archive; b"" at its end.
+        """Wait for the next bytes of the snapshot's archive; b"" at its end.
 
         Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
         or a chunk was lost, and the errors of the link.
@@ -104,7 +108,10 @@ class SnapshotTransfer:
         return b""
 
     def stop(self) -> None:
-        """Return the link; its next reader drops what is in flight."""
+        """End the thread, and unsubscribe: from now on the link is the caller's again.
+
+        Its next reader drops chunks that are still in flight.
+        """
         self._stopping = True
         if self._thread.ident is not None:
             self._thread.join()
@@ -124,7 +131,7 @@ class SnapshotTransfer:
             self._finish(error)
 
     def _receive_once(self) -> None:
-        """Wait for frames once, handle them, and acknowledge what may be acknowledged.
+        """Wait for frames once, handle them, and acknowledge chunks unless the caller is slow.
 
         Raises MissedHeartbeatError after silence, and the errors of `next_chunk`.
         """
@@ -136,7 +143,7 @@ class SnapshotTransfer:
         now = time.monotonic()
         before, self._incomplete_bytes = self._incomplete_bytes, self._link.incomplete_bytes
         server_sends = bool(messages) or self._incomplete_bytes != before
-        server_waits = bool(self._unacknowledged)
+        server_waits = bool(self._unacknowledged)  # for acks, so that silence is no failure
         if server_sends or server_waits:
             self._last_received = now
         elif now > self._last_received + self._silence:
@@ -151,7 +158,10 @@ class SnapshotTransfer:
         self._acknowledge(now)
 
     def _on_answer(self, frame: MessageFrame) -> None:
-        """Give the answer to `begin`. Raises the error in it, and NoRespondersError."""
+        """Keep the server's answer to the request, for which `begin` waits.
+
+        Raises the error in it, and NoRespondersError.
+        """
         if has_no_responders(frame):
             raise errors.NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
         names = {"stream": self._stream}
@@ -159,7 +169,7 @@ class SnapshotTransfer:
         self._bell.ring()
 
     def _on_chunk(self, frame: MessageFrame) -> None:
-        """Queue a chunk for the caller; without a payload it is the end.
+        """Queue a chunk of the snapshot for the caller; one without a payload is the end.
 
         Raises TryAnotherLinkError if a chunk is lost, or the server gave up.
         """
@@ -181,7 +191,11 @@ class SnapshotTransfer:
             )
 
     def _acknowledge(self, now: float) -> None:
-        """Acknowledge all chunks; while the caller is slow, only one of them now and then."""
+        """Acknowledge the chunks received; while the caller is slow, only one now and then.
+
+        The acks make the server send more; without any for some seconds it gives up the snapshot.
+        So with too many bytes waiting for the caller, none is sent.
+        """
         unread_bytes = self._received - self._consumed
         acks = b""
         while self._unacknowledged and unread_bytes < MAX_UNREAD_BYTES:

@@ -40,13 +40,21 @@ _MIN_REST_FACTOR = 20
 
 
 class StreamHead:
-    """What a reader knows about the head of its range's stream, from deliveries and checks."""
+    """Decides for the reader of a range whether the stream lost messages before they were read.
+
+    A stream's limits remove its oldest messages, so that its head (the first sequence) moves
+    forward, perhaps past the reader. This object follows both: the deliveries, and by checks the
+    head.
+    """
 
     def __init__(self, options: ConnectOptions, sequence_range: SequenceRange) -> None:
+        """`options`: for links to check the head; `sequence_range`: what the reader reads."""
         self._options = options
         self._range = sequence_range
         self._has_begun = not sequence_range.from_earliest
+        """Whether removed messages count. A range from the earliest begins with its first row."""
         self._needs_checks = False
+        """Whether the stream has limits that may remove messages while they are read."""
         self._accepts_next_check = False
         """Whether the first rows of a range from the earliest message have just come."""
         self._check_at = time.monotonic() + _CHECK_INTERVAL
@@ -54,22 +62,31 @@ class StreamHead:
         """All messages before this were delivered, or not stored when their turn came."""
 
     def may_lose_messages(self, facts: StreamFacts) -> bool:
-        """Whether messages removed from the head may be a loss."""
+        """Whether messages that are gone from the stream's head may be a loss for this range.
+
+        Not before the first row of a range from the earliest message, unless all of the range is
+        gone; and never for a reader of last values only.
+        """
         has_begun = self._has_begun or facts.first_seq >= self._range.end
         return has_begun and not self._range.last_values
 
     def update(self, facts: StreamFacts) -> None:
-        """Decide from the stream's facts, before it is read, whether its head must be checked."""
+        """Note from the stream's configuration whether its head must be checked while it is read.
+
+        Not where only newer messages replace older ones, since then the head moves without a loss.
+        """
         replaces_only = self._range.last_values or facts.keeps_last_per_subject
         self._needs_checks = bool(facts.limits) and not replaces_only
 
     def proof_of_removal(
         self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
     ) -> str:
-        """Say why newer messages cannot have replaced all unread ones from `position` on.
+        """Find a proof that unread messages were removed, and not all replaced by newer ones.
 
-        Returns "" without a proof. `end`: the range's end; `ended`: whether it was read up to
-        there. Raises the errors of `StreamAPI.message`.
+        For streams where a newer message replaces the older one of its subject. Returns the proof
+        in words, "" without one. `position`: the next unread sequence; `end`: the range's end;
+        `ended`: whether it was read up to there, when only an empty stream is a proof. Raises the
+        errors of `StreamAPI.message`.
         """
         if facts.messages == 0 and position <= facts.last_seq < end:
             return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
@@ -82,6 +99,7 @@ class StreamHead:
                 replacement = api.message(name, seq=facts.first_seq)
                 if replacement is not None and _REPLACES_ALL.search(replacement.headers):
                     return f"message {replacement.seq} has replaced all others (Nats-Rollup: all)"
+            # The witness is a message known from before, whose subject must still have a message.
             if witness is None or witness.seq >= facts.first_seq:
                 return ""
             read_newest = partial(StreamAPI.message, stream=name, last_by_subj=witness.subject)
@@ -90,9 +108,10 @@ class StreamHead:
         return ""
 
     def _judge_missing_witness(self, facts: StreamFacts, witness: Witness, position: int) -> str:
-        """The proof of removal, if the reader had not read the witness; otherwise report a doubt.
+        """Judge that a known message (`witness`) is gone, and its subject has no newer one.
 
-        Returns "" for a doubt.
+        Returns this as the proof of a removal, in words, if the message had not been read. If it
+        had, that is only a doubt about the others: reports it as a possible loss, and returns "".
         """
         finding = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
         if witness.seq >= position:
@@ -105,18 +124,19 @@ class StreamHead:
         return ""
 
     def advance(self, rows: Deliveries, first_row: int, position: int) -> None:
-        """Move `unbroken_until` over delivered sequences, as long as none is missing.
+        """Move `unbroken_until` forward over new rows, up to the first missing sequence.
 
-        The rows from index `first_row` on are new; `position`: the reader's before them.
+        `first_row`: the index of the first new row; `position`: the sequence that the reader
+        expected next, before these rows.
         """
         count = len(rows) - first_row
         if not count:
             return
         if not self._has_begun:
             self._has_begun = self._accepts_next_check = True
-            self._check_at = 0.0
+            self._check_at = 0.0  # at once
             self.unbroken_until = position = rows.sequences(first_row)[0]
-        if self.unbroken_until != position:
+        if self.unbroken_until != position:  # a sequence before these rows is missing already
             return
         if rows.last_sequence - self.unbroken_until + 1 == count:
             self.unbroken_until += count
@@ -127,7 +147,11 @@ class StreamHead:
             self.unbroken_until += 1
 
     def check_if_due(self, position: int) -> None:
-        """Check the head now and then while there are gaps before the reader's `position`."""
+        """Request the stream's head now and then, while sequences before `position` are missing.
+
+        If the head has not reached the first missing one, no limit has removed any of them yet, so
+        `unbroken_until` moves to `position`, the reader's next sequence.
+        """
         began = time.monotonic()
         if not self._needs_checks or self.unbroken_until >= position or began < self._check_at:
             return
@@ -138,7 +162,10 @@ class StreamHead:
         self._check_at = ended + max(_CHECK_INTERVAL, _MIN_REST_FACTOR * (ended - began))
 
     def _has_not_reached(self, sequence: int) -> bool:
-        """Whether the stream's head, as a proven leader has it, is at or before `sequence`."""
+        """Request whether the stream's first sequence is at or before `sequence`, so none is lost.
+
+        False also for a stream that was recreated.
+        """
         name = self._range.stream
         with pool.link(self._options) as link:
             api = StreamAPI(link)

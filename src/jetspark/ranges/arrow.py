@@ -61,7 +61,7 @@ _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 class _Rows(Columns):
-    """Decoded messages, with what several columns of a bucket are derived from."""
+    """Decoded messages, and their operations, from which two columns of a bucket are derived."""
 
     @cached_property
     def operations(self) -> list[str]:
@@ -94,7 +94,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-    """One record batch of all rows. It shares their memory; only headers are copied."""
+    """Make one record batch of all rows, which shares their memory; only headers are copied."""
     rows = _Rows(*rows)
     return pa.RecordBatch.from_arrays(
         [_COLUMN_BUILDERS[name](stream, rows) for name in columns], schema=schema_of(columns)
@@ -108,13 +108,13 @@ def batches(
     columns: Sequence[str],
     limits: ReadLimits,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of the messages that `subject_filter` matches (None: all).
+    """Divide decoded messages into record batches within the limits of rows and bytes.
 
-    None is empty, and each is within the limits of rows and bytes.
+    `subject_filter`: only the messages that it matches; None: all of them. No batch is empty.
     """
     batch = to_batch(stream, rows, columns)
     mask = subject_filter.mask(_subjects(rows)) if subject_filter else None
-    payload_offsets = memoryview(rows.data_offsets).cast("B").cast("i")
+    payload_offsets = memoryview(rows.data_offsets).cast("B").cast("i")  # as 32-bit integers
     for start, count in slice_bounds(payload_offsets, limits):
         selected = batch.slice(start, count)
         if mask is not None:
@@ -151,7 +151,7 @@ def _payloads(rows: Columns) -> Any:
 
 
 def _header_blocks(rows: Columns) -> list[bytes]:
-    """The header block of each row; empty where there is none."""
+    """The header block of each message, as bytes; empty for a message without headers."""
     if not memoryview(rows.headers).nbytes:
         return [b""] * rows.rows
     blocks: list[bytes] = _binary_array(rows.rows, rows.header_offsets, rows.headers).to_pylist()
@@ -159,7 +159,7 @@ def _header_blocks(rows: Columns) -> list[bytes]:
 
 
 def _string_array(column: Any) -> Any:
-    """An array or a list of bytes as an array of text."""
+    """Convert an array or a list of bytes to an array of text; invalid UTF-8 becomes U+FFFD."""
     try:
         return pa.array(column, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:

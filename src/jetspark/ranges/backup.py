@@ -99,9 +99,10 @@ class Backup:
 
     @cached_property
     def messages(self) -> int:
-        """The messages in the archive, up to the last sequence.
+        """The number of messages in the archive, up to the last sequence.
 
-        It unpacks a list of messages from the `nats` tool to count them. Raises BackupError.
+        If `backup.json` does not have it, they are counted, by unpacking a list of messages. Raises
+        BackupError.
         """
         digest = self.metadata.archive
         if digest is not None and digest.messages is not None:
@@ -118,15 +119,22 @@ class Backup:
         return max(0, self.facts.messages - self.messages)
 
     def check_removed(self, *, fail: bool) -> None:
-        """Raise DataLossError for messages that are missing in the backup, or log a warning."""
+        """Raise DataLossError if messages were removed while the backup ran.
+
+        Without `fail` it only logs a warning, and reports the loss to the command.
+        """
         facts = self.facts
         if self.removed:
             message = removed_sentence(self.stream, facts.messages, self.messages)
             self._on_loss(message, facts.first_seq, facts.last_seq, fail, "read the others")
 
     def check_head(self, first: int, *, fail: bool) -> None:
-        """Raise DataLossError if the backup begins after sequence `first`, or log a warning."""
+        """Raise DataLossError if the backup lacks messages from sequence `first` on at its head.
+
+        Without `fail` it only logs a warning, and reports the loss to the command.
+        """
         facts = self.facts
+        # Where newer messages replace older ones, the head moves without a loss.
         if first >= head(facts) or facts.keeps_last_per_subject:
             return
         message = (
@@ -136,9 +144,9 @@ class Backup:
         self._on_loss(message, first, facts.first_seq - 1, fail, "begin there")
 
     def _on_loss(self, message: str, first: int, last: int, fail: bool, without_fail: str) -> None:
-        """Raise DataLossError with the advice to leave the messages out; or only report the loss.
+        """Raise DataLossError for the sequences `first` to `last`; without `fail`, only report it.
 
-        `without_fail`: what happens then, in words.
+        The error advises to leave these messages out; `without_fail`: what that does, in words.
         """
         if fail:
             hint = f" Set {named('fail_on_data_loss')} to false to {without_fail}."
@@ -155,9 +163,9 @@ class Backup:
         limits: ReadLimits | None = None,
         fail_on_data_loss: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages from sequence `start` to before `end` (default: all), in order.
+        """Read the messages from sequence `start` to before `end` (default: all), in order.
 
-        As record batches of `arrow.schema_of(columns)`, within the limits of rows and bytes.
+        Yields record batches of `arrow.schema_of(columns)`, within the limits of rows and bytes.
         `subjects`: only messages under one of these, wildcards allowed; they must not overlap.
         `fail_on_data_loss=False`: messages removed during the backup only cause a warning in the
         log. Raises ConfigError, DataLossError (see `removed`), BackupError.
@@ -200,20 +208,23 @@ class Backup:
         return self._split_list(first, end_of_range, max_messages)
 
     def _split_list(self, start: int, end: int, max_messages: int) -> list[Part]:
-        """Divide a list of messages into parts of `max_messages`, by unpacking it once."""
+        """Divide an archive that is a list of messages into parts of `max_messages`.
+
+        Unpacks it once, to find where in the archive each part begins.
+        """
         parts: list[Part] = []
         open_part = Part(start, end, None)
-        rows, count = Deliveries(), 0
+        rows, count = Deliveries(), 0  # count: messages of the open part before `rows`
         with self._archive() as file:
             content = open_content(file, 0, open_part.skip)
-            position = content.position()
+            position = content.position()  # of the first of `rows`
             for _ in read_message_list(content, start, end, rows):
                 if count + len(rows) > max_messages:
                     sequences = rows.sequences()
                     for row in range(max_messages - count, len(sequences), max_messages):
                         parts.append(replace(open_part, end=sequences[row]))
                         open_part = Part(sequences[row], end, None, *position)
-                        count = -row
+                        count = -row  # after `len(rows)` is added: the rows from `row` on
                 count += len(rows)
                 rows.truncate(0)
                 position = content.position()
@@ -227,19 +238,24 @@ class Backup:
         columns: Sequence[str] = COLUMNS,
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages of a part, as `read`, with checked arguments, and whatever was removed."""
+        """Read the messages of one part as record batches, as `read` does for all parts.
+
+        Does not check arguments, nor whether messages were removed during the backup.
+        """
         limits = limits or ReadLimits()
         subject_filter = SubjectFilter(subjects) if subjects else None
         for rows in self._read_rows(part, limits):
             yield from batches(self.stream, rows, subject_filter, columns, limits)
 
     def sequence_at(self, ns: int) -> int | None:
-        """The first sequence of time `ns` (nanoseconds) or later; None if all are older.
+        """Find the first message stored at time `ns` or later, and return its sequence.
 
-        Unpacks the archive up to there. Raises BackupError.
+        `ns`: nanoseconds since the epoch. None if all messages are older. Unpacks the archive up to
+        there. Raises BackupError.
         """
         for part in self.parts():
             for rows in self._read_rows(part, ReadLimits()):
+                # Views of the decoded columns as 64-bit integers.
                 times = memoryview(rows.times).cast("B").cast("q")
                 for row, time in enumerate(times):
                     if time >= ns:
@@ -247,10 +263,10 @@ class Backup:
         return None
 
     def check_subjects(self, name: str, subjects: Sequence[str]) -> None:
-        """Raise ConfigError for a subject that no message of the backup has.
+        """Raise ConfigError for a subject under which the backup can have no message.
 
-        Looks in the archive for a subject that the stream did not listen to. `name`: what the user
-        calls the subjects.
+        The archive is only searched for a subject that the stream did not listen to. `name`: what
+        the user calls the subjects.
         """
         stream_subjects = self.facts.subjects
         for subject in subjects:
@@ -270,7 +286,10 @@ class Backup:
                 )
 
     def _read_rows(self, part: Part, limits: ReadLimits) -> Iterator[Columns]:
-        """The messages of a part as decoded columns, about as many rows at once as `limits`."""
+        """Read the messages of a part as decoded columns.
+
+        Each item has about as many rows or bytes as one batch may have by `limits`.
+        """
         rows = Deliveries()
         with self._archive() as file:
             for _ in self._append_rows(file, part, rows):
@@ -280,10 +299,13 @@ class Backup:
                 yield rows.take()
 
     def _append_rows(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
-        """Append the messages of a part to `rows`, some with each step of the iterator."""
+        """Append the messages of a part to `rows`, some of them with each step of the iterator.
+
+        `file`: the archive. The items of the iterator mean nothing.
+        """
         if part.blocks is not None:
             return read_blocks(file, self.stream, part.blocks, part.start, part.end, rows)
-        find_blocks(file, self.metadata)  # the archive is the one that was planned for
+        find_blocks(file, self.metadata)  # raises BackupError for another stream's archive
         content = open_content(file, part.offset, part.skip)
         return read_message_list(content, part.start, part.end, rows)
 
@@ -317,7 +339,7 @@ def _group_blocks(
 
 
 def _check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise ConfigError for subjects or columns that cannot be read."""
+    """Raise ConfigError for subjects that are invalid or overlap, and for unknown columns."""
     for subject in subjects:
         check_subscribe_subject(subject)
     check_disjoint("subjects", subjects)
@@ -330,7 +352,7 @@ def _check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def open_backup(folder: str | os.PathLike[str]) -> Backup:
-    """A backup in a folder of this machine, or under a URI that `pyarrow.fs` knows.
+    """Open the backup in a folder of this machine, or under a URI that `pyarrow.fs` knows.
 
     Reads only `backup.json`. Raises ConfigError when the folder is not a backup, BackupError when
     it cannot be read or the archive does not have its size.

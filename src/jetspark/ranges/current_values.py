@@ -51,11 +51,12 @@ def read_last_per_subject(
     *,
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """The last message of each subject under `sequence_range.subjects`, which is required.
+    """Read the last message of each subject under `sequence_range.subjects`, which is required.
 
-    Its `end` is the sequence after the stream's last message when the snapshot was planned.
-    Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
-    progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
+    The range's `end` is the sequence after the stream's last message when this was planned: each
+    subject's last message then, or a later one, is read. Yields record batches of `columns`. Raises
+    StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without progress
+    for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
     return _CurrentValuesReader(options, sequence_range, limits, columns).run()
 
@@ -67,7 +68,10 @@ def read_current_values(
     *,
     columns: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """A bucket's present values: `read_last_per_subject` without the keys that are deleted."""
+    """Read the present values of a Key-Value bucket, without the keys that are deleted.
+
+    Arguments and errors are those of `read_last_per_subject`.
+    """
     with_operation = list(dict.fromkeys((*columns, "operation")))
     for batch in read_last_per_subject(options, sequence_range, limits, columns=with_operation):
         values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
@@ -75,17 +79,21 @@ def read_current_values(
 
 
 class _ConsumerResult(NamedTuple):
-    """What one consumer of last messages has delivered."""
+    """How far one consumer of last messages has delivered them."""
 
     last_sequence: int
     """The sequence of the last message delivered."""
     all_selected: bool
-    """Whether it delivered every message that it selected when it was created."""
+    """Whether it certainly delivered the last message of every subject that it had selected."""
 
 
 @dataclass
 class _CurrentValuesReader:
-    """The reading of the last message of each subject, with as many consumers as it takes."""
+    """Reads the last message of each subject once, over as many links and consumers as it takes.
+
+    It remembers the subjects that were read, so that another consumer's messages of these are
+    skipped.
+    """
 
     _options: ConnectOptions
     _range: SequenceRange
@@ -97,7 +105,10 @@ class _CurrentValuesReader:
         self._retry = Retry(self._limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches. Raises the errors of `read_last_per_subject`."""
+        """Yield the batches, and continue over another link after a transient error.
+
+        Raises the errors of `read_last_per_subject`.
+        """
         complete = self._range.end <= self._range.start
         while not complete:
             try:
@@ -107,12 +118,16 @@ class _CurrentValuesReader:
                 logger.info("%s: reading continues: %s", self._range.stream, error)
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Read with one consumer; True when every subject was read."""
+        """Yield the batches of one consumer, and then of messages that it left out.
+
+        Returns True when every subject was read; otherwise raises TryAnotherLinkError.
+        """
         with pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = self._check_planned_stream(api)
             result = yield from self._read_with_one_consumer(link, api, facts)
             complete = self._nothing_left(api, result.last_sequence)
+            # A consumer leaves out messages that are replaced or removed before their delivery.
             if complete and not result.all_selected:
                 yield from self._new_rows(self._fetch_missing(api))
         if complete:
@@ -120,9 +135,9 @@ class _CurrentValuesReader:
         raise TryAnotherLinkError("the consumer is behind the stream's leader")
 
     def _check_planned_stream(self, api: StreamAPI) -> StreamFacts:
-        """The stream's facts from a server that has all planned messages.
+        """Request the stream's facts from a server that has all messages up to the planned end.
 
-        Raises StreamRecreatedError, or DataLossError when a proven leader lacks some of it.
+        Raises StreamRecreatedError, and DataLossError when even a proven leader lacks some of them.
         """
         sequence_range = self._range
         facts = api.stream(sequence_range.stream)
@@ -136,17 +151,18 @@ class _CurrentValuesReader:
         return facts
 
     def _create_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
-        """Create a consumer on the server that gave `facts`; returns its number of messages.
+        """Create a consumer of last messages on the stream leader's server, which gave `facts`.
 
-        A lagging replica could deliver an older message of a subject as its last one.
+        Elsewhere it could deliver an older message of a subject as its last one, since a replica
+        may lag. `consumer`: its name. Returns how many messages it has to deliver.
         """
         for _ in range(_MAX_CONSUMERS):
             created = api.create_reader(
                 facts.name,
                 consumer,
-                1,
-                self._range.subjects,
-                INACTIVE_SECONDS,
+                start=1,
+                subjects=self._range.subjects,
+                inactive=INACTIVE_SECONDS,
                 headers_only=not WITH_PAYLOAD & set(self._columns),
                 last_per_subject=True,
             )
@@ -158,10 +174,14 @@ class _CurrentValuesReader:
     def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
     ) -> Generator[pa.RecordBatch, None, _ConsumerResult]:
-        """Yield what one consumer delivers. `facts`: the stream's, before its creation."""
+        """Create a consumer of the last message of each subject, and yield what it delivers.
+
+        Skips subjects that were read before. `facts`: the stream's state before the consumer was
+        created. Returns how far it came.
+        """
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
         selected = self._create_consumer(api, consumer, facts)
-        # Later messages were written in the meantime, possibly without end.
+        # The consumer also delivers what is stored later, possibly without end: stop after this.
         last_at_start = api.stream(stream).last_seq
         pull = OverlappingPull(link, stream, consumer, self._limits)
         pull.decoder.pending = selected
@@ -169,14 +189,16 @@ class _CurrentValuesReader:
         while pull.decoder.pending and last <= last_at_start:
             rows = self._pull_batch(pull)
             last = rows.last_sequence
+            # Only messages older than the consumer are certainly among the selected ones. Counting
+            # too few is safe: then the leader is asked what is missing.
             delivered += sum(sequence <= facts.last_seq for sequence in rows.sequences())
             yield from self._new_rows(rows)
         pull.stop()
         api.delete_reader(stream, consumer)
-        return _ConsumerResult(last, delivered >= selected)
+        return _ConsumerResult(last, all_selected=delivered >= selected)
 
     def _pull_batch(self, pull: OverlappingPull) -> Deliveries:
-        """The next messages of a consumer, until they fill a batch or none is pending.
+        """Pull messages of a consumer until they fill a batch, or none is pending.
 
         Raises MissedHeartbeatError after silence, and the errors of `OverlappingPull`.
         """
@@ -192,7 +214,10 @@ class _CurrentValuesReader:
         return rows
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
-        """Whether no planned message is after sequence `last`: a lagging replica ends early."""
+        """Whether no message after sequence `last`, which was read, is before the planned end.
+
+        A consumer that has ended does not prove it, since it may be on a lagging replica.
+        """
         stream, end = self._range.stream, self._range.end
         if last + 1 >= end:
             return True
@@ -206,7 +231,7 @@ class _CurrentValuesReader:
         return sequence is None or sequence >= end
 
     def _fetch_missing(self, api: StreamAPI) -> Deliveries:
-        """The last message of each subject that was not read, from proven leaders."""
+        """Read the last message of each subject that was not read yet, from a proven leader."""
         rows = Deliveries()
         for message in linearizable_read(api, [self._range.stream], self._unread_messages):
             rows.append(
@@ -219,7 +244,10 @@ class _CurrentValuesReader:
         return rows
 
     def _unread_messages(self, api: StreamAPI) -> list[StoredMessage]:
-        """The last message of each subject that was not read, requested one by one."""
+        """List the subjects that were not read yet, and request the last message of each.
+
+        The answers count only from a proven leader (`_fetch_missing`).
+        """
         stream = self._range.stream
         return [
             message
@@ -230,7 +258,10 @@ class _CurrentValuesReader:
         ]
 
     def _new_rows(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
-        """A batch of the rows whose subjects were not read before."""
+        """Yield a batch of the rows whose subjects were not read before, if there are any.
+
+        From here on these subjects count as read.
+        """
         new = []
         for row, subject in enumerate(rows.subjects()):
             if subject not in self._read_subjects:

@@ -27,9 +27,10 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class DirectGetBatches:
-    """Requests batches of one range, one after the other. After an error, create another object.
+    """Reads a range by direct gets: requests of many messages, which any replica answers.
 
-    Raises UnsupportedByServerError before nats-server 2.11.
+    One batch is requested after the other. After an error, create another object. Raises
+    UnsupportedByServerError before nats-server 2.11.
     """
 
     def __init__(
@@ -51,11 +52,12 @@ class DirectGetBatches:
         )
 
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
-        """Request one batch from sequence `start` on, and append its messages before `end`.
+        """Request one batch from sequence `start` on; append its messages before `end` to `into`.
 
-        Returns the sequence after the last message of the batch; None if it is empty. Raises
-        MissedHeartbeatError (silence), TryAnotherLinkError (a lost message), NoRespondersError,
-        APIError for a refusal, and the errors of `BlockingLink.messages`.
+        Returns the sequence after the last message of the batch; None if the batch is empty, which
+        proves nothing, since the replica that answered may lag. Raises MissedHeartbeatError
+        (silence), TryAnotherLinkError (a lost message), NoRespondersError, APIError for a refusal,
+        and the errors of `BlockingLink.messages`.
         """
         request: dict[str, int | str] = {
             "seq": start,
@@ -74,6 +76,7 @@ class DirectGetBatches:
                 if message is None:
                     self._check_end_of_batch(frame, last_sequence)
                     return next_sequence
+                # Each message names the one sent before it in this batch; the first names 0.
                 if message.before != last_sequence:
                     raise TryAnotherLinkError(
                         f"sequences {last_sequence} to {message.before} did not arrive"
@@ -90,17 +93,20 @@ class DirectGetBatches:
                     )
 
     def stop(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe from the replies."""
         self._link.unsubscribe(self._sid)
 
     def _matches(self, subject: str) -> bool:
-        """Whether a message of this subject is in the range, which the server decides for one."""
+        """Whether a message of this subject belongs to the range.
+
+        The server itself filters by a single subject, but not by several.
+        """
         return len(self._subjects) < 2 or any(
             subject_matches(pattern, subject) for pattern in self._subjects
         )
 
     def _frames(self) -> list[MessageFrame]:
-        """Wait for replies. Raises MissedHeartbeatError after silence."""
+        """Wait for replies once, and return them. Raises MissedHeartbeatError after silence."""
         try:
             return self._link.messages(time.monotonic() + self._silence)
         except errors.RequestTimeoutError:
@@ -109,7 +115,10 @@ class DirectGetBatches:
             ) from None
 
     def _check_end_of_batch(self, frame: MessageFrame, last_sequence: int) -> None:
-        """Raise the errors of `next_batch` unless the batch ended after `last_sequence`."""
+        """Check the status that ends a batch, whose last message to arrive was `last_sequence`.
+
+        Raises the errors of `next_batch` for a refusal, and when later messages were lost.
+        """
         status = status_of(frame.headers) or Status(0)
         if status.code == NO_RESPONDERS:
             raise errors.NoRespondersError(self._subject)

@@ -44,10 +44,10 @@ def resolve_position(
     *,
     none_is_latest: bool,
 ) -> Position:
-    """A position without a time: the first sequence stored at or after it.
+    """Replace a time by the first sequence stored at or after it; other positions stay.
 
-    `sequence_at`: looks that up by nanoseconds; None when all messages are older. Then the position
-    is "latest" with `none_is_latest`; otherwise raises ConfigError.
+    `sequence_at`: looks up that sequence by nanoseconds; None when all messages are older. Then the
+    position is "latest" if `none_is_latest`; otherwise this raises ConfigError.
     """
     if not isinstance(position, AtTime):
         return position
@@ -67,7 +67,7 @@ def resolve_position(
 
 
 def head(facts: StreamFacts) -> int:
-    """The first sequence that may be stored; after the last one if the stream is empty."""
+    """The first sequence that the stream may have; in an empty one, that of the next message."""
     if facts.messages == 0:
         return facts.last_seq + 1
     return max(facts.first_seq, 1)
@@ -79,7 +79,10 @@ def tail(facts: StreamFacts) -> int:
 
 
 def check_exists(facts: StreamFacts, sequence: int, name: str) -> None:
-    """Raise ConfigError for a position behind the end of the stream. `name`: see `fixed_range`."""
+    """Raise ConfigError for a sequence that is after the next message of the stream.
+
+    `name`: what the user calls this position.
+    """
     if sequence > tail(facts):
         raise ConfigError(
             f"{name} is {sequence}, but stream {facts.name!r} ends at sequence "
@@ -88,7 +91,10 @@ def check_exists(facts: StreamFacts, sequence: int, name: str) -> None:
 
 
 def _hint_at_time(name: str, sequence: int) -> str:
-    """Advice for a sequence that looks like a time in seconds or milliseconds; otherwise empty."""
+    """Advice for a sequence that looks like a time: seconds or milliseconds since the epoch.
+
+    Part of an error's sentence; empty for other sequences. `name`: what the user calls it.
+    """
     for ns_per_unit in (NANOSECONDS, NS_PER_MS):
         ns = sequence * ns_per_unit
         if _LIKELY_NS[0] <= ns < _LIKELY_NS[1]:
@@ -105,10 +111,11 @@ def fixed_range(
     *,
     names: tuple[str, str] = (named("starting_offsets"), named("ending_offsets")),
 ) -> SequenceRange:
-    """The range from `start` to before the sequence `end`, or to the stream's end.
+    """Make the range of sequences from `start` to before `end`, as the stream is now.
 
-    `names`: what the user calls start and end, an argument or `errors.named` option. Raises
-    ConfigError for positions that the stream does not have, or in the wrong order.
+    `end`: a sequence, or "latest" for the stream's end. `names`: what the user calls start and end,
+    an argument or `errors.named` option. Raises ConfigError for positions that the stream does not
+    have, or in the wrong order.
     """
     first = head(facts) if start == "earliest" else tail(facts) if start == "latest" else start
     check_exists(facts, first, names[0])
@@ -145,16 +152,16 @@ def check_subjects(
     *,
     more_may_come: bool = False,
 ) -> None:
-    """Raise ConfigError for a subject under which no stream has or can have a message.
+    """Raise ConfigError for a subject under which none of the streams has or can have a message.
 
-    The server reports no such error, and there would never be a row. It is only a warning where
-    other subjects may appear: in mirrors, in streams with sources or transforms, and where further
-    streams may be found later (`more_may_come`). `name`: what the user calls the subjects. Raises
-    the errors of `linearizable_read`.
+    `facts`: the streams, by name. The server reports no such error, and there would never be a row.
+    It is only a warning where other subjects may appear: in mirrors, in streams with sources or
+    transforms, and where further streams may be found later (`more_may_come`). `name`: what the
+    user calls the subjects. Raises the errors of `linearizable_read`.
     """
     only_warn = more_may_come or any(stream.stores_other_subjects for stream in facts.values())
     unknown = _subjects_without_messages(subjects, api, facts)
-    if unknown and not only_warn:  # perhaps a replaced leader has answered
+    if unknown and not only_warn:  # a replaced leader may have answered: ask proven ones
         proven = facts = confirmed_facts(api, facts)
         unknown = linearizable_read(
             api, proven, lambda api: _subjects_without_messages(subjects, api, proven)
@@ -180,7 +187,10 @@ def _listened_subjects(facts: Mapping[str, StreamFacts]) -> list[str]:
 def _subjects_without_messages(
     subjects: Sequence[str], api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> list[str]:
-    """The subjects that no stream listens to, and under which none has a message from before."""
+    """The `subjects` that no stream listens to, and under which none has an older message.
+
+    A stream that listened to other subjects before may still have messages under these.
+    """
     stream_subjects = _listened_subjects(facts)
     return [
         subject

@@ -19,7 +19,7 @@ LOSSES_VARIABLE = "JETSPARK_LOSSES"
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Messages that were left out; each reader of a range reports its own part."""
+    """A report that messages were lost, and left out by the reader of a range."""
 
     stream: str
     text: str
@@ -32,7 +32,11 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 def report_loss(logger: logging.Logger, sentence: str, loss: Loss) -> None:
-    """Log the sentence, and report the loss to the command."""
+    """Log a loss as a warning, and write it to the file in which a command collects losses.
+
+    That is the file in the environment variable JETSPARK_LOSSES; without it, the loss is only
+    logged.
+    """
     logger.warning("%s", sentence)
     if file := os.environ.get(LOSSES_VARIABLE):
         with suppress(OSError), Path(file).open("ab", buffering=0) as opened:

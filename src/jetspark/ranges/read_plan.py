@@ -54,7 +54,10 @@ _MIN_SNAPSHOT_MESSAGES: Final = 64_000
 
 @dataclass(frozen=True)
 class ReadPlan(ABC):
-    """A fixed range of rows, and how their payloads are decoded. Each call reads them again."""
+    """What `jetspark.read` reads: a fixed range of rows, and how their payloads are decoded.
+
+    A subclass for each source reads the rows, again with each call.
+    """
 
     scan: Scan
     name: str
@@ -64,11 +67,14 @@ class ReadPlan(ABC):
 
     @abstractmethod
     def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
-        """The rows in order, with payloads as they are. `to_the_end`: all of them are wanted."""
+        """Read the rows in order, with payloads that are not decoded yet.
+
+        `to_the_end`: the caller wants all of them, and not only the first.
+        """
 
     @abstractmethod
     def _sample(self, count: int) -> Batches:
-        """Payloads and headers (`_SAMPLE_COLUMNS`) of about `count` messages."""
+        """Read payloads and headers (`_SAMPLE_COLUMNS`) of about `count` messages."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -81,26 +87,26 @@ class ReadPlan(ABC):
         return self._decode(self._read(self.scan.limits(), to_the_end=True))
 
     def first(self, count: int) -> Batches:
-        """The first `count` rows."""
+        """Read the first `count` rows only."""
         limits = replace(limits_for(count), timeout=self.scan.read_timeout)
         return self._decode(first_rows(self._read(limits, to_the_end=False), count))
 
     def _decode(self, batches: Batches) -> Batches:
-        """The batches with the fields of their payloads, if these are decoded."""
+        """Decode the payloads of the batches into further columns, if the user wants that."""
         return batches if self._decoder is None else decode_in_parts(self._decoder, batches)
 
     @cached_property
     def _decoder(self) -> Decoder | None:
-        """The decoder of payloads; None if they stay as they are."""
+        """The decoder that the user chose for payloads; None if they stay as they are."""
         decoding = self.scan.decoding
         if self.scan.json_schema:
             decoding = self._json_decoding(self.scan.json_schema)
         return None if decoding is None else decoding.decoder()
 
     def _json_decoding(self, json_schema: str | bool) -> Decoding | None:
-        """The decoding of JSON payloads, by a schema or (True) by the fields of a sample.
+        """Make the decoding of JSON payloads, by a schema or (True) by the fields of a sample.
 
-        None if a sample has no fields.
+        None if the payloads of the sample have no fields.
         """
         rename = self.scan.rename
         if isinstance(json_schema, str):
@@ -113,12 +119,12 @@ class ReadPlan(ABC):
         ddl, _ = shape.schema()
         if not ddl:
             return None
-        # Beside the whole payload, since a sample may not show all fields.
+        # The columns come beside the whole payload, since a sample may not show all fields.
         return Decoding.make("json", schema=ddl, keep_payload=True, rename=rename)
 
 
 def plan_read(scan: Scan) -> ReadPlan:
-    """Fix the range to read.
+    """Ask the server, or open the backup, once, and fix the range of rows that are read.
 
     Raises StreamNotFoundError, BucketNotFoundError, BackupError, DataLossError, ConfigError for
     what cannot be read, and the errors of `Leaders.call`.
@@ -135,19 +141,19 @@ def plan_read(scan: Scan) -> ReadPlan:
 
 @dataclass(frozen=True)
 class _StreamPlan(ReadPlan):
-    """The messages of a stream's range."""
+    """Reads the messages of a stream's range, or all entries of a bucket."""
 
     connection: ConnectOptions
     sequence_range: SequenceRange
     by_snapshot: bool
-    """Read through a snapshot, if all rows are wanted and the user may make one."""
+    """Read through a snapshot, if all rows are wanted and the user may request one."""
 
     def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
         if to_the_end and self.by_snapshot:
             batches = self._read_range(replace(self.sequence_range, snapshot=True), limits)
             try:
-                first = next(batches, None)
-            except errors.PermissionsError:
+                first = next(batches, None)  # requests the snapshot
+            except errors.PermissionsError:  # read by a consumer below
                 if self.scan.backfill is not None:
                     raise  # the user asked for a snapshot
             else:
@@ -170,10 +176,11 @@ class _StreamPlan(ReadPlan):
 
 @dataclass(frozen=True)
 class _CurrentValuesPlan(ReadPlan):
-    """The present values of a bucket, whose payloads are never decoded."""
+    """Reads the present values of a bucket, whose payloads are never decoded."""
 
     connection: ConnectOptions
     all_messages: SequenceRange
+    """All messages of the bucket's stream when this was planned."""
 
     def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
         columns = self.scan.all_columns
@@ -184,7 +191,10 @@ class _CurrentValuesPlan(ReadPlan):
 
 
 def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> ReadPlan:
-    """Plan a stream, or a bucket with its history or present values. Raises as `plan_read`."""
+    """Plan the reading of a stream, or of a bucket's history or present values.
+
+    Raises the errors of `plan_read`.
+    """
     facts = _confirmed_facts(scan, api)
     check_subjects("subjects", scan.subjects, api, {facts.name: facts})
     subjects = scan.subjects or tuple(f"$KV.{scan.bucket}.{key}" for key in scan.keys)
@@ -199,8 +209,10 @@ def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Read
         return _resolve_range(scan, facts, partial(api.sequence_at, facts.name), subjects)
 
     has_time = isinstance(scan.start, AtTime) or isinstance(scan.end, AtTime)
+    # Only the look-up of a time asks the stream, and so needs a proven leader.
     sequence_range = linearizable_read(api, [facts.name] if has_time else [], resolve)
     by_snapshot = _prefers_snapshot(scan, api, facts, sequence_range)
+    # With subjects or keys, the number of rows is not known.
     name, rows = scan.bucket or facts.name, min(len(sequence_range), facts.messages)
     return _StreamPlan(
         scan, name, None if subjects else rows, connection, sequence_range, by_snapshot
@@ -208,7 +220,7 @@ def _plan_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Read
 
 
 def _confirmed_facts(scan: Scan, api: StreamAPI) -> StreamFacts:
-    """The facts of the stream, or of the bucket's, from a proven leader.
+    """Request the state of the stream to read, or of the bucket's, from a proven leader.
 
     Raises StreamNotFoundError, BucketNotFoundError; ConfigError if consumers remove its messages,
     or if it is a mirror of which only some keys are wanted.
@@ -241,9 +253,10 @@ def _resolve_range(
     sequence_at: Callable[[int], int | None],
     subjects: tuple[str, ...] = (),
 ) -> SequenceRange:
-    """The range from the scan's start to its end. Raises ConfigError.
+    """Make the range of sequences from the user's start to the user's end. Raises ConfigError.
 
-    `sequence_at`: the first sequence stored at or after a time (ns), None if all are older.
+    `sequence_at`: looks up the first sequence stored at or after a time (ns); None if all messages
+    are older.
     """
 
     def without_time(position: PositionOrTime | None, default: Position) -> Position:
@@ -262,9 +275,10 @@ def _resolve_range(
 def _prefers_snapshot(
     scan: Scan, api: StreamAPI, facts: StreamFacts, sequence_range: SequenceRange
 ) -> bool:
-    """Whether to read through a snapshot, which sends the whole stream, but at a lower cost.
+    """Whether to read through a snapshot, which sends the whole stream, but faster than a consumer.
 
-    Not through imports of other accounts, which may not let it pass.
+    The user's `backfill` decides, if it is given. Otherwise only for a large part of a stream, and
+    not through imports of other accounts (another API prefix), which may not let a snapshot pass.
     """
     if scan.backfill is not None:
         return scan.backfill == "snapshot"
@@ -284,7 +298,7 @@ def _prefers_snapshot(
 
 @dataclass(frozen=True)
 class _BackupPlan(ReadPlan):
-    """The messages of a backup's parts."""
+    """Reads the messages of a backup, in one or more parts of it."""
 
     backup: Backup
     parts: Sequence[Part]
@@ -296,7 +310,7 @@ class _BackupPlan(ReadPlan):
         return first_rows(self._read_columns(limits_for(count), _SAMPLE_COLUMNS), count)
 
     def _read_columns(self, limits: ReadLimits, columns: Sequence[str]) -> Batches:
-        """The rows of all parts, in order, with these columns."""
+        """Read the rows of all parts, in order, with these columns."""
         for part in self.parts:
             yield from self.backup.read_part(
                 part, subjects=self.scan.subjects, columns=columns, limits=limits
@@ -304,8 +318,9 @@ class _BackupPlan(ReadPlan):
 
 
 def _plan_backup(scan: Scan, backup: Backup) -> ReadPlan:
-    """Plan a range of a backup. Raises as `plan_read`."""
+    """Plan the reading of a backup's range. Raises the errors of `plan_read`."""
     sequence_range = _resolve_range(scan, backup.facts, backup.sequence_at)
+    # Messages missing at the head are a loss only if the user named their sequences.
     if isinstance(scan.start, int):
         backup.check_head(scan.start, fail=scan.fail_on_data_loss)
     backup.check_subjects("subjects", scan.subjects)

@@ -61,7 +61,7 @@ def read_range(
     columns: Sequence[str] = COLUMNS,
     fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
+    """Read the messages of a range, in order, as record batches of `arrow.schema_of(columns)`.
 
     Without the columns data and headers, the server does not send the payloads. With
     `fail_on_data_loss=False`, lost messages are left out, with a warning in the log.
@@ -77,9 +77,9 @@ def read_range(
 
 @dataclass
 class _RangeReader:
-    """The reading of one range, over as many links and consumers as it takes.
+    """Reads one range of a stream, over as many links and consumers as it takes.
 
-    "The rest" of the range are the sequences from `_next` to before `_end`.
+    "The rest" of the range are the sequences from `_next`, the position, to before `_end`.
     """
 
     _options: ConnectOptions
@@ -87,7 +87,7 @@ class _RangeReader:
     _limits: ReadLimits
     _columns: Sequence[str]
     _strict: bool
-    """Whether lost messages are an error."""
+    """Whether lost messages are an error (`failOnDataLoss`), and not only reported."""
 
     def __post_init__(self) -> None:
         self._next, self._end = self._range.start, self._range.end
@@ -99,13 +99,16 @@ class _RangeReader:
         # A consumer sends only messages under these subjects, a snapshot sends all.
         filters_here = self._range.snapshot and self._range.subjects
         self._subject_filter = SubjectFilter(self._range.subjects) if filters_here else None
-        self._last_stored = self._range.end - 1
+        self._last_stored = self._range.end - 1  # the stream's last sequence, as far as known
         self._inactive_seconds = INACTIVE_SECONDS
         self._snapshots_left = _MAX_SNAPSHOTS if self._range.snapshot else 0
         self._retry = Retry(self._limits.timeout, _PAUSES)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the batches of the range. Raises the errors of `read_range`."""
+        """Yield the batches of the range, and continue over another link after transient errors.
+
+        Raises the errors of `read_range`.
+        """
         self._retry.since = time.monotonic()
         complete = len(self._range) == 0
         while not complete:
@@ -131,13 +134,18 @@ class _RangeReader:
     # -- one link --------------------------------------------------------------------------
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Continue over one link; True when the range is complete."""
+        """Read the rest of the range over one link, and check the stream before and after.
+
+        Returns True when the range is complete, or the stream is gone and may be left out;
+        otherwise raises TryAnotherLinkError.
+        """
         with pool.link(self._options) as link:
             api = StreamAPI(link)
             if not self._check_stream(api):
                 return True
             if self._range.direct:
                 complete = yield from self._read_by_direct_gets(link, api)
+            # A snapshot sends the whole stream, which is not worth it for a small rest.
             elif self._snapshots_left and self._end - self._next > len(self._range) // 2:
                 self._snapshots_left -= 1
                 complete = yield from self._read_with_a_snapshot(link)
@@ -152,9 +160,9 @@ class _RangeReader:
     def _read_with_one_consumer(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Pull until the end is reached or the consumer has no more messages.
+        """Create a consumer, and pull until the range's end or the consumer's last message.
 
-        True when the rest of the range has no message.
+        Returns True when it is proven that the rest of the range has no message.
         """
         consumer, pending = self._create_consumer(api)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
@@ -176,12 +184,15 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _read_with_a_snapshot(self, link: BlockingLink) -> Generator[pa.RecordBatch, None, bool]:
-        """Continue through a snapshot of the stream; True when it has the rest of the range."""
+        """Read the rest of the range from a snapshot of the stream.
+
+        Returns True when the snapshot reached the end of the range.
+        """
         rest = replace(self._range, start=self._next, end=self._end)
         first_row, log_at = len(self._rows), time.monotonic() + _LOG_INTERVAL
         steps = snapshot_steps(link, self._options, rest, self._rows, self._limits.timeout)
         with closing(steps):
-            for last_sequence in steps:
+            for last_sequence in steps:  # each has appended rows up to this sequence
                 self._advance(first_row, last_sequence + 1)
                 yield from self._flush_if_full()
                 first_row = len(self._rows)
@@ -192,19 +203,20 @@ class _RangeReader:
         return self._next >= self._end
 
     def _create_consumer(self, api: StreamAPI) -> tuple[str, int]:
-        """Create a consumer for the rest of the range, and perhaps for what follows.
+        """Create a consumer from the position on; returns its name and its number of messages.
 
-        Returns its name and its number of messages. From here on `_reads_all_subjects`, if the
-        server would take longer to filter than to send everything.
+        It has no end, so it may also deliver messages after the range. If the server would take
+        longer to filter by subjects than to send everything, the consumer has no filter, and this
+        reader filters from here on.
         """
         subjects = () if self._reads_all_subjects else self._range.subjects
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
             self._name,
             consumer,
-            self._next,
-            subjects,
-            self._inactive_seconds,
+            start=self._next,
+            subjects=subjects,
+            inactive=self._inactive_seconds,
             headers_only=not WITH_PAYLOAD & set(self._columns),
         ).pending
         if not reading_all_is_faster(subjects, pending, self._last_stored - self._next + 1):
@@ -216,9 +228,9 @@ class _RangeReader:
     def _read_by_direct_gets(
         self, link: BlockingLink, api: StreamAPI
     ) -> Generator[pa.RecordBatch, None, bool]:
-        """Request batch after batch until the end is reached or an answer is empty.
+        """Request batches by direct gets until the range's end is reached, or one is empty.
 
-        True when the rest of the range has no message.
+        Returns True when it is proven that the rest of the range has no message.
         """
         direct_gets = DirectGetBatches(link, self._range, self._limits)
         while self._next < self._end:
@@ -236,9 +248,9 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _take_pulled(self, pull: OverlappingPull) -> int:
-        """Append the messages that arrive next, without those after the end; returns their number.
+        """Append the messages that arrive next to the rows; returns how many have arrived.
 
-        Messages after the end count, too: they prove that the range is complete.
+        Messages after the range's end are counted, but dropped: they prove that it is complete.
         """
         rows, first_row = self._rows, len(self._rows)
         count = pull.take(rows)
@@ -251,7 +263,10 @@ class _RangeReader:
         return count
 
     def _advance(self, first_row: int, next_sequence: int) -> None:
-        """Move the position to `next_sequence`, after new rows from index `first_row` on."""
+        """Move the position forward to `next_sequence`, at most to the range's end.
+
+        `first_row`: the index of the first row that is new since the last call.
+        """
         self._head.advance(self._rows, first_row, self._next)
         self._next = max(self._next, min(next_sequence, self._end))
         self._retry.since = time.monotonic()
@@ -259,11 +274,12 @@ class _RangeReader:
     # -- proofs ----------------------------------------------------------------------------
 
     def _nothing_left(self, api: StreamAPI) -> bool:
-        """Whether the rest of the range has no message, by an answer that is certain."""
+        """Ask whether the rest of the range has no message, by an answer that is certain."""
         sequence = self._next_stored(api)
         if sequence is not None:  # a server with a sequence has all before it
             return sequence >= self._end
 
+        # This server may be behind. Ask a proven leader, which also says where the stream ends.
         def next_stored_or_end(api: StreamAPI) -> int:
             stored = self._next_stored(api)
             return api.stream(self._name).last_seq + 1 if stored is None else stored
@@ -271,18 +287,20 @@ class _RangeReader:
         return linearizable_read(api, [self._name], next_stored_or_end) >= self._end
 
     def _next_stored(self, api: StreamAPI) -> int | None:
-        """The first stored sequence from the position on, as this server knows; None without."""
+        """Look up the first stored sequence from the position on; None if this server has none."""
         return api.next_sequence(self._name, self._next, self._range.subjects)
 
     def _check_stream(self, api: StreamAPI, *, after_reading: bool = False) -> bool:
-        """Check that the stream is the planned one, and still has the unread messages.
+        """Check that the stream is the planned one, and has not lost messages of the range.
 
-        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages may
-        be left out. Returns False when the stream is gone, so that there is nothing to read.
-        `after_reading`: the range has been read.
+        Raises DataLossError, StreamRecreatedError or StreamNotFoundError; if lost messages may be
+        left out, it only reports the loss. Returns False when the stream is gone or another one, so
+        that there is nothing to read. `after_reading`: the range has been read.
         """
         try:
             facts = api.stream(self._name)
+            # Bad news may come from a server that is behind, and needs a proven leader. So does
+            # good news at the end, where a server that is behind could hide a loss.
             is_worse = facts.created != self._range.created or facts.last_seq < self._end - 1
             # A head that has moved needs no proof: an outdated leader would show an earlier one.
             if is_worse or (after_reading and self._may_hide_a_loss(facts)):
@@ -316,9 +334,10 @@ class _RangeReader:
         return True
 
     def _on_stream_gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
-        """Report that the stream is gone, and return False; or raise StreamNotFoundError.
+        """Raise StreamNotFoundError for a stream that no longer exists, or report it as a loss.
 
-        Raises TryAnotherLinkError if the stream was only not found for a moment.
+        Returns False after the report: there is nothing to read. Raises TryAnotherLinkError if the
+        stream was only not found for a moment.
         """
         if self._strict:
             raise errors.StreamNotFoundError(
@@ -338,17 +357,23 @@ class _RangeReader:
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
 
     def _may_hide_a_loss(self, facts: StreamFacts) -> bool:
-        """Whether a head of the stream that moved meanwhile would be a loss, so that facts matter.
+        """Whether these facts, if they are outdated, may hide that unread messages were removed.
 
-        Where newer messages replace older ones, a former leader's proof stays true.
+        Then a proven leader must give them. That is not needed if lost messages may be left out, or
+        everything was delivered without a gap. Where newer messages replace older ones, a former
+        leader's proof stays true.
         """
         if not self._strict or facts.keeps_last_per_subject:
             return False
         return self._head.may_lose_messages(facts) and self._head.unbroken_until < self._end
 
     def _check_head(self, api: StreamAPI, facts: StreamFacts, *, after_reading: bool) -> None:
-        """Report or raise DataLossError if messages of the range were removed before their turn."""
+        """Raise DataLossError, or report a loss, if unread messages were removed at the head.
+
+        `facts`: the stream's present state; `after_reading`: the range has been read.
+        """
         replaces = facts.keeps_last_per_subject
+        # The first sequence that is not known to have been delivered, or missing in its turn.
         first = self._next if replaces else self._head.unbroken_until
         new_first = min(facts.first_seq, self._end)
         if (
@@ -370,9 +395,10 @@ class _RangeReader:
         self._report_lost(first, new_first - 1, message, reason)
 
     def _check_copy(self) -> None:
-        """Report or raise DataLossError if the stream was replaced by an older copy of itself.
+        """Raise DataLossError, or report a loss, if the stream was replaced by an older copy.
 
-        Then the last message when the range was planned has another time now.
+        That is seen when the message that was the stream's last one when the range was planned is
+        read: its time is another one then.
         """
         rows, planned = self._rows, self._range.last
         if planned is None or rows.last_sequence != planned.seq:
@@ -390,11 +416,11 @@ class _RangeReader:
         self._report_left_out(f"{message}; what is there is read.", "")
 
     def _report_left_out(self, sentence: str, key: str) -> None:
-        """Report a loss of unknown sequences. `key`: as of `Loss`."""
+        """Report that messages are left out whose sequences are not known. `key`: see `Loss`."""
         report_loss(logger, sentence, Loss(self._name, sentence, key))
 
     def _report_lost(self, first: int, last: int, message: str, reason: str) -> None:
-        """Raise DataLossError for the sequences `first` to `last`; or only report them.
+        """Raise DataLossError for the sequences `first` to `last`; or report them as left out.
 
         `message`: the whole sentence; `reason`: only what happened to the messages.
         """
@@ -407,13 +433,13 @@ class _RangeReader:
     # -- batches ---------------------------------------------------------------------------
 
     def _flush_if_full(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows if they fill a batch; check the stream's head if that is due."""
+        """Yield the rows as batches if they fill one; check the stream's head if that is due."""
         self._head.check_if_due(self._next)
         if len(self._rows) >= self._limits.max_rows or self._rows.size >= self._limits.max_bytes:
             yield from self._flush()
 
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows as batches, if there are any."""
+        """Yield the rows that were read as batches, if there are any, and forget them."""
         if not len(self._rows):
             return
         self._check_copy()

@@ -19,9 +19,10 @@ _SAMPLE_SLICES = 20
 def read_sample(
     connection: ConnectOptions, sequence_range: SequenceRange, count: int, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """About `count` messages from all over the range, without lost ones. Raises as `read_range`.
+    """Read about `count` messages spread over a range, for example to see their fields.
 
-    They are the first messages of equal slices of the range.
+    They are the first messages of equal slices of the range. Lost messages are left out. Raises the
+    other errors of `read_range`.
     """
     slices = _SAMPLE_SLICES if len(sequence_range) > count >= _SAMPLE_SLICES else 1
     rows_per_slice = -(-count // slices)
@@ -29,6 +30,7 @@ def read_sample(
     for index in range(slices):
         start = sequence_range.start + len(sequence_range) * index // slices
         end = sequence_range.start + len(sequence_range) * (index + 1) // slices
+        # From the earliest, so that messages removed from a slice meanwhile are no loss.
         one_slice = replace(sequence_range, start=start, end=end, from_earliest=True)
         batches = read_range(
             connection, one_slice, limits, columns=columns, fail_on_data_loss=False
@@ -37,12 +39,12 @@ def read_sample(
 
 
 def limits_for(count: int) -> ReadLimits:
-    """Limits for reading the first `count` messages only."""
+    """Limits of batches and pulls for a reader that wants only `count` messages."""
     return ReadLimits(max_rows=count, pull_messages=count)
 
 
 def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """The first `count` rows; then closes the generator `batches`."""
+    """Yield the first `count` rows of `batches`, and close that generator."""
     with closing(cast(Any, batches)):
         for batch in batches:
             yield batch.slice(0, count)

@@ -32,9 +32,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_bound(name: str, value: Bound) -> AtTime | int | None:
-    """The start or end of a range: a sequence, or the first message at or after a time.
+    """Check the start or end of a range as the user gives it: a sequence, or a time in some form.
 
-    `name`: the argument's, for the ConfigError about a wrong value. None stays None.
+    Returns the sequence, or the time; None stays None. `name`: of the argument, for the ConfigError
+    about a wrong value.
     """
     if value is None:
         return None
@@ -45,7 +46,7 @@ def parse_bound(name: str, value: Bound) -> AtTime | int | None:
     if isinstance(value, str):
         text = value.strip()
         if ago := _AGO.fullmatch(text.casefold()):
-            return _time_ago(float(ago[1]) * _SECONDS[ago[2][0]])
+            return _time_ago(float(ago[1]) * _SECONDS[ago[2][0]])  # the unit, by its first letter
         try:
             return AtTime(parse_isotime(text))
         except ValueError:
@@ -103,7 +104,7 @@ class Scan:
         self.limits()  # raises ConfigError for a wrong `read_timeout`
 
     def _check_columns(self) -> None:
-        """Check `columns`, and that those are there from which payloads are decoded."""
+        """Check `columns`, and that decoding of payloads has the columns that it needs."""
         for name in self.columns:
             check_column("columns", name, self._stored_columns)
         if len(set(self.columns)) < len(self.columns):
@@ -124,7 +125,7 @@ class Scan:
                 )
 
     def _check_bucket(self) -> None:
-        """Check that no argument for streams is given with a bucket."""
+        """Raise ConfigError for arguments that do not go with a bucket."""
         if self.subjects:
             raise errors.ConfigError("subjects are for streams: a bucket has keys.")
         if self.backfill is not None and not self.history:
@@ -137,7 +138,7 @@ class Scan:
 
     @property
     def _stored_columns(self) -> tuple[str, ...]:
-        """All columns that messages, or a bucket's entries, have without decoding."""
+        """All columns of a message or of a bucket's entry, without fields of decoded payloads."""
         return arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
 
     @property

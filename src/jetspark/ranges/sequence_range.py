@@ -13,7 +13,7 @@ from jetspark.wire.kernel import require_archives
 
 @dataclass(frozen=True, slots=True)
 class SequenceRange:
-    """Sequences `start` (included) to `end` (not included) of one stream.
+    """The sequences from `start` to before `end` of one stream, and how a reader reads them.
 
     Deleted, expired and filtered sequences inside are normal gaps. `created` is the stream's
     creation time when it was planned: in a stream with another one, the sequences mean other
@@ -83,10 +83,10 @@ class ReadLimits:
 
 
 def slice_bounds(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """Divide rows into slices (start, count) within the limits of rows and bytes.
+    """Divide rows into slices within the limits of rows and bytes; yields (start, count) of each.
 
-    A slice has at least one row. `offsets`: where each payload begins, then where the last one
-    ends.
+    A slice has at least one row, however large it is. `offsets`: where each payload begins, then
+    where the last one ends.
     """
     start, rows = 0, len(offsets) - 1
     while start < rows:

@@ -36,12 +36,13 @@ def snapshot_steps(
     rows: Deliveries,
     timeout: float,
 ) -> Generator[int, None, None]:
-    """Append the messages of the range to `rows`, in steps. `timeout`: the reader's, in seconds.
+    """Request a snapshot of the range's stream, and append its messages to `rows`, step by step.
 
-    Yields after each step the sequence up to which everything in the snapshot was appended; the
-    last one is at or after the range's end, or the server's end of the stream. An error removes the
-    rows appended since the last step. Yields nothing before the snapshot is proven to be of the
-    leader's stream.
+    `link`: used for the snapshot only; `options`: for other links; `timeout`: the reader's, in
+    seconds. Yields after each step the sequence up to which everything in the snapshot was
+    appended; the last one is at or after the range's end, or the server's end of the stream. An
+    error removes the rows appended since the last step. Yields nothing before the snapshot is
+    proven to be of the leader's stream.
 
     Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is damaged:
     another consumer may continue. Also UnsupportedByServerError, and the errors of
@@ -58,6 +59,7 @@ def snapshot_steps(
         end = min(sequence_range.end, last_stored + 1)
         if sequence_range.start < end:
             for last_appended in _append_rows(transfer, link, sequence_range, end, rows):
+                # Before the first rows are handed out, compare them with the leader's messages.
                 if not is_compared and len(rows) > first_row:
                     _check_same_stream(options, sequence_range.stream, rows, first_row)
                     is_compared = True
@@ -76,7 +78,10 @@ def snapshot_steps(
 
 
 def _require_list(link: BlockingLink) -> None:
-    """Raise UnsupportedByServerError for a server that blocks deletes while it sends."""
+    """Raise UnsupportedByServerError for a server that blocks deletes while it sends a snapshot.
+
+    Servers from 2.15 on do not: they send a list of messages.
+    """
     if not link.info.at_least(2, 15):
         raise errors.UnsupportedByServerError(
             "A snapshot without blocking deletes", "2.15", link.info.version
@@ -84,7 +89,7 @@ def _require_list(link: BlockingLink) -> None:
 
 
 def _begin_transfer(transfer: SnapshotTransfer) -> int:
-    """Request the snapshot; returns the stream's last sequence when the server began.
+    """Request the snapshot; returns the stream's last sequence when the server began it.
 
     Raises TryAnotherLinkError for a refusal, and the errors of `SnapshotTransfer.begin`.
     """
@@ -103,11 +108,14 @@ def _append_rows(
     end: int,
     rows: Deliveries,
 ) -> Iterator[int]:
-    """Append the snapshot's messages from the range's start to before `end`.
+    """Unpack the snapshot, and append its messages from the range's start to before `end`.
 
-    Yields the sequence up to which this is done, as `snapshot_steps`, and raises its errors.
+    After each step, yields the sequence up to which messages were appended. Raises the errors of
+    `snapshot_steps`.
     """
-    first_chunks: list[bytes] = []  # in which the archive's form is recognized
+    # A list of messages is unpacked while it arrives; an older server's tar goes to a file first,
+    # with the chunks in which its form was recognized.
+    first_chunks: list[bytes] = []
     is_recognized = False
 
     def next_chunk() -> bytes:
@@ -138,9 +146,10 @@ def _append_rows(
 def _check_same_stream(
     options: ConnectOptions, stream: str, rows: Deliveries, first_row: int
 ) -> None:
-    """Raise TryAnotherLinkError unless the leader has one of these rows.
+    """Raise TryAnotherLinkError unless a proven leader has one of the snapshot's messages.
 
-    A server that has not learnt of the stream's recreation would send the old one.
+    These are the rows from `first_row` on. A server that has not learnt of the stream's recreation
+    would send the old one.
     """
     sequences, times = rows.sequences(first_row), rows.times(first_row)
     with pool.link(options) as link:

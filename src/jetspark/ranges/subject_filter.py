@@ -20,15 +20,16 @@ _MAX_CACHED_SUBJECTS = 100_000
 
 
 def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """Whether it is faster to get all messages and to filter them here.
+    """Whether it is faster to get all messages and filter them here than to let the server filter.
 
-    `matching`: how many of `stored` sequences have one of the subjects.
+    `matching`: how many of the `stored` sequences have one of the subjects. With a single subject
+    the server is always faster.
     """
     return len(subjects) > 1 and matching * _DELIVERIES_PER_FIND > stored
 
 
 class SubjectFilter:
-    """Filters rows by subject. `subjects` may have wildcards."""
+    """Filters messages by their subjects; `subjects` may have wildcards, and one must match."""
 
     def __init__(self, subjects: Sequence[str]) -> None:
         self._exact = {subject for subject in subjects if not {"*", ">"} & set(subject.split("."))}
@@ -36,13 +37,14 @@ class SubjectFilter:
         self._matches_cached = lru_cache(_MAX_CACHED_SUBJECTS)(self._matches)
 
     def mask(self, subjects: pa.BinaryArray) -> pa.BooleanArray:
-        """True for each row whose subject matches."""
+        """A boolean for each message: whether its subject matches."""
+        # Match each different subject once.
         encoded = subjects.dictionary_encode()
         matches = [self._matches_cached(subject) for subject in encoded.dictionary.to_pylist()]
         return pa.array(matches, pa.bool_()).take(encoded.indices)
 
     def _matches(self, raw_subject: bytes) -> bool:
-        """Whether one of the filter's subjects is, or matches, this one."""
+        """Whether one of the filter's subjects equals this one, or matches it by wildcards."""
         subject = raw_subject.decode("utf-8", "surrogateescape")
         return subject in self._exact or any(
             subject_matches(pattern, subject) for pattern in self._patterns

@@ -17,7 +17,7 @@ _EMPTY_HEADERS = b"NATS/1.0\r\n\r\n"
 
 
 class BatchAck(msgspec.Struct, frozen=True):
-    """The ack of a stored batch: `seq` is the sequence of its last message."""
+    """The stream's ack of an atomic batch: `seq` is the sequence of its last message."""
 
     stream: str
     seq: int
@@ -30,15 +30,19 @@ class BatchAck(msgspec.Struct, frozen=True):
 
 
 def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
-    """The frames of a batch, to be sent at once. `reply` gets the ack."""
+    """Encode messages as the frames of one atomic batch, to be sent at once.
+
+    The last message commits the batch, and the ack goes to the subject `reply`.
+    """
     encoded_id = batch_id.encode()
     encoded_frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
-        subjects, step = subject, STAGED
+        subject_and_reply, step = subject, STAGED
         if number == len(messages):
-            subjects, step = b"%b %b" % (subject, reply.encode()), COMMIT
+            subject_and_reply, step = b"%b %b" % (subject, reply.encode()), COMMIT
+        # The batch's headers follow the message's own, before the empty line that ends them.
         headers = (block or _EMPTY_HEADERS)[:-2] + MARKS % (encoded_id, number, step)
-        encoded_frames.append(frames.message(subjects, headers, payload))
+        encoded_frames.append(frames.message(subject_and_reply, headers, payload))
     return b"".join(encoded_frames)
 
 

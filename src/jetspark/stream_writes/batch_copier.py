@@ -47,15 +47,20 @@ _UNCERTAIN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES}
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The payload of a marker, as stored (JSON): which rows of the lane follow it."""
+    """The payload of a marker (JSON), the first message of a chunk: which rows follow it.
+
+    A chunk: consecutive rows of a lane that are stored as one atomic batch.
+    """
 
     batch: int
     offset: int
+    """Rows of the lane before this chunk."""
     rows: int
+    """Rows of this chunk."""
 
 
 class StoredMarker(NamedTuple):
-    """The last marker of a lane in the target."""
+    """A lane's last marker in the target stream, which tells how far the lane was copied."""
 
     seq: int
     marker: Marker
@@ -64,16 +69,17 @@ class StoredMarker(NamedTuple):
 
 
 class ChunkInFlight(NamedTuple):
-    """A chunk that was sent and not acknowledged."""
+    """A chunk of rows that was sent as an atomic batch, and is not acknowledged yet."""
 
     reply_subject: str
     rows: int
 
 
 class Lane:
-    """The progress of one lane of a batch."""
+    """How far one lane of a batch was copied; lanes are the parts that are copied concurrently."""
 
     def __init__(self, subject: str, plan: LanePlan) -> None:
+        """`subject`: of the lane's markers; `plan`: its rows, as decided."""
         self.subject = subject
         self.plan = plan
         self.offset = 0
@@ -95,9 +101,14 @@ class Lane:
 
 
 class BatchCopier:
-    """Copies batches of the ledger's writer. `keep_markers`: see `ExactlyOnceWriter`."""
+    """Copies the rows of decided batches into the target stream, each row exactly once."""
 
     def __init__(self, ledger: Ledger, *, keep_markers: bool = False) -> None:
+        """`ledger`: of the writer whose batches are copied.
+
+        `keep_markers`: let markers not expire with the stream's other messages, since they show
+        which rows are stored.
+        """
         self._ledger = ledger
         self._leaders = ledger.leaders
         self._target = ledger.target
@@ -106,14 +117,17 @@ class BatchCopier:
         self._chunks_sent = 0
         self._retry = Retry(ledger.timeout)
         self._refusal: errors.APIError | None = None
+        """The last refusal of a chunk that left open whether it is stored."""
         self._answers: dict[str, MessageFrame] = {}
+        """Answers received but not processed yet, by the reply subject of the chunk."""
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
     def last_markers(self, lanes: int, known_markers: Mapping[int, int] | None = None) -> list[int]:
-        """Sequences of the last markers of so many lanes; 0 for a lane without one.
+        """Read from the target the sequence of each lane's last marker; 0 for a lane without one.
 
-        `known_markers`: sequences by lane, which are not read again. Raises LedgerError for an
-        unreadable marker, and the errors of `Leaders.message`.
+        `lanes`: how many there are; `known_markers`: sequences by lane, which are not read again. A
+        marker is the message before a chunk of a lane's rows, and tells which rows are stored.
+        Raises LedgerError for an unreadable marker, and the errors of `Leaders.message`.
         """
         markers = dict(known_markers or {})
         with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
@@ -124,10 +138,10 @@ class BatchCopier:
         return [markers[lane] for lane in range(lanes)]
 
     def check_stored(self, decision: Decision) -> dict[int, int]:
-        """Sequences of the batch's last markers, by lane.
+        """Check by the last marker of each lane that all rows of a decided batch are stored.
 
-        Raises LedgerError unless they show that the whole batch is stored, and the errors of
-        `Leaders.message`.
+        Returns the sequences of these markers, by lane. Raises LedgerError unless the whole batch
+        is stored, and the errors of `Leaders.message`.
         """
         markers: dict[int, int] = {}
         for number, plan in enumerate(decision.lanes):
@@ -150,7 +164,7 @@ class BatchCopier:
         return markers
 
     def is_stored(self, decision: Decision) -> bool:
-        """Whether a decided batch is stored completely.
+        """Read from the target whether all rows of a decided batch are stored.
 
         Raises LedgerError for stored rows that were lost, and the errors of `Leaders.message`.
         """
@@ -160,8 +174,9 @@ class BatchCopier:
         return all(lane.is_complete for lane in lanes)
 
     def copy(self, decision: Decision, *, resume: bool) -> None:
-        """Store the missing rows of a decided batch. `resume`: an earlier attempt may have begun.
+        """Store the rows of a decided batch in the target, each exactly once.
 
+        `resume`: an earlier attempt may have stored some of them, so only store the missing ones.
         Raises LedgerError when the target lacks rows or markers that it must have, or another run
         of the query has continued; APIError for a permanent refusal, RequestTimeoutError without
         progress, ConnectionFailure and ProtocolError, and the errors of `Leaders.message`.
@@ -170,7 +185,7 @@ class BatchCopier:
         lanes = self._lanes(decision)
         try:
             for lane in lanes:
-                if resume:
+                if resume:  # otherwise nothing of the batch is stored
                     self._locate_progress(lane, decision)
                 self._rewind(lane)
             while incomplete := [lane for lane in lanes if not lane.is_complete]:
@@ -179,7 +194,7 @@ class BatchCopier:
             self._drop_link()
 
     def _lanes(self, decision: Decision) -> list[Lane]:
-        """A new progress of each lane of a decided batch."""
+        """The lanes of a decided batch, as if none of their rows had been copied yet."""
         return [
             Lane(self._marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
         ]
@@ -190,19 +205,25 @@ class BatchCopier:
     # -- rows ----------------------------------------------------------------------------------
 
     def _rewind(self, lane: Lane) -> None:
-        """Continue the lane with the first row that is not stored."""
+        """Set the rows that the lane copies next to those after the rows that are stored."""
         lane.rows = self._unpack_from(lane.plan, lane.offset)
         lane.left_over = None
 
     def _unpack_from(self, plan: LanePlan, offset: int) -> Iterator[EncodedMessage]:
-        """The rows of a lane's packs without the first `offset` ones."""
+        """Yield the rows of a lane, without the first `offset` ones.
+
+        They are in packs: payloads with many rows each.
+        """
         for pack in plan.packs:
             rows = self._ledger.unpack_rows(pack)
             yield from rows[offset:]
             offset = max(0, offset - len(rows))
 
     def _take_chunk(self, lane: Lane) -> list[EncodedMessage]:
-        """The rows of the next chunk; empty when none are left."""
+        """Take the lane's next rows, as many as one chunk (an atomic batch) may have.
+
+        Empty when none are left. A row that does not fit is kept for the next chunk.
+        """
         rows: list[EncodedMessage] = []
         size = 0
         while len(rows) < _CHUNK_ROWS:
@@ -220,10 +241,11 @@ class BatchCopier:
     # -- chunks --------------------------------------------------------------------------------
 
     def _exchange_chunks(self, lanes: list[Lane], decision: Decision) -> None:
-        """Send the next chunk of each lane that has none in flight, and wait for an answer.
+        """Send the next chunk of rows of each lane that waits for no ack, and wait for acks once.
 
-        A lane whose chunk may be stored, or not, continues after its last marker. Raises the errors
-        of `copy`.
+        A lane is one of the parts of a batch that are copied concurrently. If it is not known
+        whether a lane's chunk was stored, this is read from the target, and the lane continues
+        there. Raises the errors of `copy`.
         """
         if time.monotonic() > self._retry.deadline:
             reason = f"; its answer: {self._refusal}." if self._refusal else "."
@@ -251,9 +273,11 @@ class BatchCopier:
                 self._retry.since = time.monotonic()
 
     def _send(self, lane: Lane, decision: Decision) -> None:
-        """Send the lane's next chunk as an atomic batch: a marker, the rows, an end mark.
+        """Send the lane's next rows as an atomic batch: a marker, the rows, and an end mark.
 
-        Raises LedgerError if the decision has more rows than its packs, and the link's errors.
+        The marker expects the marker of the lane's chunk before, so that only one writer can store
+        this chunk. Raises LedgerError if the decision has more rows than its packs, and the link's
+        errors.
         """
         rows = self._take_chunk(lane)
         if not rows:
@@ -279,7 +303,11 @@ class BatchCopier:
         link.send(frames, self._ledger.timeout)
 
     def _receive_acks(self, lanes: list[Lane]) -> list[Lane]:
-        """Process one answer or more; returns the lanes whose chunk may be stored, or not."""
+        """Wait until at least one lane has an answer to its chunk of rows, and process answers.
+
+        An ack moves the lane forward. Returns the lanes where it is unknown whether the chunk was
+        stored.
+        """
         in_doubt: list[Lane] = []
         answers = self._answers
         deadline = time.monotonic() + answer_timeout(self._ledger.timeout)
@@ -301,11 +329,11 @@ class BatchCopier:
             lane.in_flight = None
             self._refusal = None
             self._retry.since = time.monotonic()
-        answers.clear()  # of abandoned chunks
+        answers.clear()  # what remains answers chunks that were given up
         return in_doubt
 
     def _parse_ack(self, frame: MessageFrame) -> BatchAck | None:
-        """The ack; None if the answer leaves open whether the chunk is stored.
+        """Decode the answer to a chunk; None if it leaves open whether the chunk was stored.
 
         Raises the APIError of a permanent refusal.
         """
@@ -321,7 +349,7 @@ class BatchCopier:
             return None
 
     def _connect_once(self) -> BlockingLink:
-        """The copier's link; a new one unless there is one."""
+        """Return the copier's own link; open it, and subscribe to acks, unless it is open."""
         if self._link is None:
             self._link = attempt(lambda: connect(self._ledger.options), self._retry)
             self._inbox = f"{self._link.new_inbox()}."
@@ -338,7 +366,11 @@ class BatchCopier:
     # -- recovery ------------------------------------------------------------------------------
 
     def _read_marker(self, subject: str) -> StoredMarker | None:
-        """A lane's last marker; None if there is none. Raises LedgerError for an unreadable one."""
+        """Read a lane's last marker from the target stream; None if the lane has none.
+
+        A marker is the message before a chunk of a lane's rows, and tells which rows follow it;
+        `subject`: of the lane's markers. Raises LedgerError for an unreadable one.
+        """
         stored = self._leaders.message(self._target, last_by_subj=subject)
         if stored is None:
             return None
@@ -351,14 +383,16 @@ class BatchCopier:
         return StoredMarker(stored.seq, marker, _batch_id(stored.headers))
 
     def _locate_progress(self, lane: Lane, decision: Decision) -> None:
-        """Find from a lane's last marker how many rows are stored, and set the lane's progress.
+        """Read from the target how many rows of a lane are stored, and set the lane's progress.
 
-        Raises LedgerError if that cannot be known, or another run of the query has continued.
+        The lane's last marker tells which chunk of rows was stored last, and the end mark whether
+        all of it was. Raises LedgerError if that cannot be known, or another run of the query has
+        continued.
         """
         stored = self._read_marker(lane.subject)
         lane.expected_last = None
         last_marker = 0 if stored is None else stored.seq
-        if last_marker == lane.plan.previous:
+        if last_marker == lane.plan.previous:  # nothing of this batch is stored
             lane.offset, lane.marker = 0, lane.plan.previous
             return
         if stored is None:
@@ -380,7 +414,7 @@ class BatchCopier:
             )
         lane.marker = seq
         end = self._leaders.message(self._target, last_by_subj=f"{lane.subject}.end")
-        if end is not None and end.data == batch_id.encode():
+        if end is not None and end.data == batch_id.encode():  # the whole chunk is stored
             lane.offset = marker.offset + marker.rows
             return
         if not self._leaders.reads_are_linearizable:
@@ -388,14 +422,17 @@ class BatchCopier:
             with self._leaders.linearizable_reads():
                 self._locate_progress(lane, decision)
             return
-        # Before counting, so that the condition also covers rows stored in the meantime.
+        # A torn chunk: a server died while it stored it. The next chunk also expects that nothing
+        # was stored since here; this is read before the rows are counted, so that rows stored in
+        # the meantime are noticed.
         lane.expected_last = self._leaders.last_sequence(self._target)
         lane.offset = marker.offset + self._count_stored_rows(stored, lane.expected_last)
 
     def _count_stored_rows(self, stored: StoredMarker, last_sequence: int) -> int:
-        """Stored rows of a torn chunk: up to the last one that still exists.
+        """Count the stored rows of a torn chunk: only its beginning was stored.
 
-        `last_sequence`: the target's.
+        Its rows follow the marker without a gap, so the last one that exists tells the number.
+        `last_sequence`: the last one of the target stream.
         """
         end_of_chunk = min(stored.seq + stored.marker.rows, last_sequence)
         for seq in range(end_of_chunk, stored.seq, -1):
@@ -406,7 +443,7 @@ class BatchCopier:
 
 
 def _batch_id(block: bytes) -> str:
-    """The id of the atomic batch in a header block; empty if there is none."""
+    """The id of the atomic batch that stored a message, from its headers; empty if none did."""
     try:
         return parse_headers(block)[0].last(BATCH_ID) or ""
     except errors.BadHeaderError:

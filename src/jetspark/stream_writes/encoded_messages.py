@@ -22,7 +22,7 @@ _PACKING_BYTES = 16
 
 
 def size_of(message: EncodedMessage) -> int:
-    """Bytes of subject, headers and payload."""
+    """The bytes of a message: subject, headers and payload."""
     subject, block, payload = message
     return len(subject) + len(block or b"") + len(payload)
 
@@ -54,7 +54,10 @@ def unpack_messages(packed: bytes) -> list[EncodedMessage]:
 def split_into_packs(
     messages: Iterable[EncodedMessage], max_bytes: int
 ) -> Iterator[list[EncodedMessage]]:
-    """Split into lists that pack into about `max_bytes` at most, with at least one message each."""
+    """Split messages into lists, each of which fits into one payload of about `max_bytes`.
+
+    A list has at least one message, however large that is.
+    """
     pack: list[EncodedMessage] = []
     pack_size = 0
     for message in messages:

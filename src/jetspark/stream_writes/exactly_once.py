@@ -33,10 +33,12 @@ _MAX_INLINE_BYTES = 256 * 1024
 
 
 class ExactlyOnceWriter:
-    """Commits batches of one writer to one stream. `timeout`: seconds without progress.
+    """Commits batches of rows to one stream, each row exactly once, for one writer.
 
-    `keep_markers`: markers do not expire with the stream's other messages (the stream has
-    allow_msg_ttl). `name`: stays the same when the checkpoint is lost and the writer gets a new id.
+    `writer`: the id of a streaming query or transaction, whose batches these are; `target`: the
+    stream; `timeout`: seconds without progress. `keep_markers`: markers do not expire with the
+    stream's other messages (the stream has allow_msg_ttl). `name`: stays the same when the
+    checkpoint is lost and the writer gets a new id.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class ExactlyOnceWriter:
         self._copier = BatchCopier(self.ledger, keep_markers=keep_markers)
 
     def stored(self, batch: int) -> int | None:
-        """Number of rows of the last batch if it is `batch` and completely stored, else None.
+        """The number of rows of `batch` if it is the last one and completely stored, else None.
 
         Raises LedgerError when stored rows were lost, and the errors of `Leaders.call`.
         """
@@ -69,9 +71,10 @@ class ExactlyOnceWriter:
         return last.decision.rows if self._copier.is_stored(last.decision) else None
 
     def check_name(self) -> None:
-        """Raise LedgerError when this writer is new and another one of its name has written.
+        """Raise LedgerError when this writer is new, and another one has written under its name.
 
-        An early check that changes nothing; `commit` decides. Raises the errors of `Leaders.call`.
+        So a query whose checkpoint was lost does not write all rows again. An early check that
+        changes nothing; `commit` decides. Raises the errors of `Leaders.call`.
         """
         if self._name is None:
             return
@@ -84,10 +87,10 @@ class ExactlyOnceWriter:
                     self._check_wrote_nothing(entry.writer)
 
     def register_name(self) -> None:
-        """Record the name of a writer that continues, unless the ledger has it.
+        """Record in the ledger that this writer has its name, if it has written before.
 
-        The next batch would do so too, but the checkpoint may be lost first. Raises the errors of
-        `Leaders.call`.
+        Does nothing if the ledger has the name. The next batch would do so too, but the checkpoint
+        may be lost first. Raises the errors of `Leaders.call`.
         """
         if self._name is None:
             return
@@ -102,9 +105,9 @@ class ExactlyOnceWriter:
     def commit(
         self, batch: int, outputs: Sequence[TaskRows], *, lanes: int = 1, adopt: bool = False
     ) -> None:
-        """Store a batch: the outputs of tasks, whose rows keep their order within a task.
+        """Store a batch in the target stream: the outputs of tasks, with the rows of each in order.
 
-        `lanes`: the number of parts that are copied concurrently.
+        `lanes`: into how many parts the batch is divided, which are copied concurrently.
 
         `adopt`: begin here although the ledger lacks earlier batches, or another writer of this
         name has written. Raises LedgerError when rows could be lost or repeated, or an earlier
@@ -119,9 +122,10 @@ class ExactlyOnceWriter:
                 self._commit(batch, outputs, lanes, adopt)
 
     def _commit(self, batch: int, outputs: Sequence[TaskRows], lanes: int, adopt: bool) -> None:
-        """Decide and copy a batch, or finish what another attempt decided. Raises as `commit`.
+        """Record the content of a batch as a decision, and copy it to the target; see `commit`.
 
-        A LedgerError may be due to the outdated answer of a replaced leader.
+        If another attempt has decided the batch, finish that instead. Raises the errors of
+        `commit`, where a LedgerError may be due to the outdated answer of a replaced leader.
         """
         known_markers: dict[int, int] = {}
         last = self.ledger.last_decision()
@@ -129,9 +133,10 @@ class ExactlyOnceWriter:
             try:
                 known_markers = self._check_predecessor(batch, last)
             except errors.LedgerError:
+                # Another run of the query may have decided this batch in the meantime.
                 before, last = last, self.ledger.last_decision()
                 if last == before:
-                    raise  # not explained by another run that has begun
+                    raise
         if last is not None and last.decision.batch >= batch:
             self._finish_decided(batch, outputs, last)
             return
@@ -140,7 +145,7 @@ class ExactlyOnceWriter:
         decision = self._plan_decision(batch, outputs, lanes, known_markers)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last.seq)
-        except errors.WrongLastSequenceError:
+        except errors.WrongLastSequenceError:  # another attempt has decided at the same time
             concurrent = self.ledger.last_decision()
             if concurrent is None:
                 raise
@@ -150,7 +155,7 @@ class ExactlyOnceWriter:
         self.ledger.purge_staged(seq)
 
     def _take_name(self, name: str, *, is_new_writer: bool, adopt: bool) -> None:
-        """Record the name, before a decision; only a new writer may take it from another.
+        """Record in the ledger that this writer has the name; only a new one may take it over.
 
         Raises LedgerError if another writer of this name has written, unless `adopt`.
         """
@@ -163,7 +168,10 @@ class ExactlyOnceWriter:
             self.ledger.take_name(name, entry.seq)
 
     def _check_wrote_nothing(self, writer: str) -> None:
-        """Raise LedgerError when another writer decided a batch with rows, or a later one."""
+        """Raise LedgerError if another `writer` of this name has written rows to the target.
+
+        It has not if it decided nothing, or only an empty first batch.
+        """
         with self.ledger.leaders.linearizable_reads():
             last = self.ledger.last_decision(writer)
         if last is None or (last.decision.batch == 0 and last.decision.rows == 0):
@@ -178,9 +186,10 @@ class ExactlyOnceWriter:
     def _finish_decided(
         self, batch: int, outputs: Sequence[TaskRows], stored: StoredDecision
     ) -> None:
-        """Copy the batch that another attempt decided.
+        """Copy a batch to the target as another attempt decided it, and not as the `outputs` are.
 
-        Raises LedgerError if that was another batch, and if the outputs have other rows.
+        `stored`: the ledger's last decision. Raises LedgerError if it is of another batch, and, for
+        a transaction, if the outputs have other rows than it has.
         """
         decision = stored.decision
         if decision.batch != batch:
@@ -193,6 +202,7 @@ class ExactlyOnceWriter:
         self.ledger.purge_staged(stored.seq)
         rows = sum(output.rows for output in outputs)
         digest = sum(output.digest for output in outputs)
+        # Only a transaction has a digest of its rows; a stored decision of before has 0.
         if digest and (rows != decision.rows or decision.digest not in (0, digest)):
             raise errors.LedgerError(
                 f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '
@@ -201,10 +211,11 @@ class ExactlyOnceWriter:
             )
 
     def _check_predecessor(self, batch: int, last: StoredDecision | None) -> dict[int, int]:
-        """Sequences of the previous batch's last markers, by lane.
+        """Check that the batch before this one is completely stored, so that this one may begin.
 
-        Raises LedgerError unless `last` is the previous batch and completely stored; for the first
-        batch, unless there are no markers.
+        `last`: the ledger's last decision. Returns the sequences of that batch's last markers in
+        the target, by lane. Raises LedgerError if `last` is another batch or lacks rows; for the
+        first batch, if the target has markers.
         """
         expected = 0 if last is None else last.decision.batch + 1
         if batch != expected:
@@ -229,9 +240,10 @@ class ExactlyOnceWriter:
     def _plan_decision(
         self, batch: int, outputs: Sequence[TaskRows], lanes: int, known_markers: dict[int, int]
     ) -> Decision:
-        """A decision that gives the tasks' outputs to the lanes in turn. Raises as `stage_pack`.
+        """Make the decision on a batch, which gives the tasks' outputs to the lanes in turn.
 
-        `known_markers`: sequences of last markers, by lane.
+        Lanes are the parts that are copied concurrently. `known_markers`: sequences of their last
+        markers in the target, by lane, as far as known. Raises the errors of `stage_pack`.
         """
         outputs = [output for output in outputs if output.rows]
         all_packs = [pack for output in outputs for pack in output.packs]
@@ -241,6 +253,7 @@ class ExactlyOnceWriter:
         previous = self._copier.last_markers(len(by_lane), known_markers)
         for marker, lane_outputs in zip(previous, by_lane, strict=True):
             packs = [pack for output in lane_outputs for pack in output.packs]
+            # Too many inline rows would make the decision too large for one message.
             if inline_bytes > _MAX_INLINE_BYTES:
                 packs = [
                     self.ledger.stage_pack(pack) if isinstance(pack, bytes) else pack

@@ -50,7 +50,7 @@ ledger's stream.
 
 @dataclass(frozen=True)
 class TaskRows:
-    """The rows that one task wrote in one batch, in order."""
+    """The rows that one task wrote in one batch, in order: packed, inline or staged."""
 
     rows: int = 0
     packs: list[Pack] = field(default_factory=list)
@@ -59,7 +59,7 @@ class TaskRows:
 
 
 class LanePlan(msgspec.Struct, frozen=True):
-    """The rows of one lane of a batch, in order."""
+    """The rows of one lane of a batch, in order; lanes are copied concurrently."""
 
     previous: int
     """Sequence of the lane's last marker before this batch; 0 for none."""
@@ -68,7 +68,7 @@ class LanePlan(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The content of a batch. Never changes once it is stored (MessagePack)."""
+    """The content of a batch, which every attempt copies; it never changes once it is stored."""
 
     batch: int
     lanes: list[LanePlan]
@@ -124,10 +124,11 @@ def name_key(name: str) -> str:
 
 
 class Ledger:
-    """The decisions and staged rows of one writer to one target.
+    """Reads and writes the ledger of one writer to one target: its decisions and staged rows.
 
-    Every method asks the server for up to `timeout` seconds, also over new links, and raises the
-    errors of `Leaders.call`.
+    A decision is the content of a batch; staged rows wait in the ledger's stream until they are
+    copied. Every method asks the server for up to `timeout` seconds, also over new links, and
+    raises the errors of `Leaders.call`.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class Ledger:
         self._answer_within = answer_timeout(timeout)
 
     def make_stream(self, replicas: int) -> None:
-        """Create the ledger's stream unless it exists. Raises APIError."""
+        """Create the stream in which the ledger is stored, unless it exists. Raises APIError."""
         config = {
             "name": self.stream,
             "description": f"What Spark's exactly-once writers to {self.target} decided",
@@ -159,9 +160,10 @@ class Ledger:
     # -- decisions -----------------------------------------------------------------------------
 
     def last_decision(self, writer: str | None = None) -> StoredDecision | None:
-        """The last decision of this writer, or of another `writer`; None if there is none.
+        """Read the last decision of this writer, or of another `writer`; None if there is none.
 
-        Raises StreamNotFoundError, LedgerError for an unreadable decision.
+        A decision is the content of a batch. Raises StreamNotFoundError, LedgerError for an
+        unreadable decision.
         """
         subject = self._decision_subject(writer or self.writer)
         stored = self.leaders.message(self.stream, last_by_subj=subject)
@@ -175,9 +177,10 @@ class Ledger:
             ) from None
 
     def decide(self, decision: Decision, after: int) -> int:
-        """Store a decision after the one at sequence `after`; returns its sequence.
+        """Store this writer's next decision, the content of a batch; returns its sequence.
 
-        Raises WrongLastSequenceError if `after` is not the last one.
+        `after`: the sequence of the decision before, 0 for none. Raises WrongLastSequenceError if
+        that is not the last one.
         """
         subject = self._decision_subject(self.writer)
         return self._publish(subject, msgspec.msgpack.encode(decision), after, rollup=True)
@@ -188,16 +191,17 @@ class Ledger:
     # -- names ---------------------------------------------------------------------------------
 
     def find_name(self, name: str) -> NameEntry | None:
-        """The entry of a name; None if no writer has it. Raises StreamNotFoundError."""
+        """Read which writer has a name; None if no writer has it. Raises StreamNotFoundError."""
         stored = self.leaders.message(self.stream, last_by_subj=self._name_subject(name))
         if stored is None:
             return None
         return NameEntry(stored.seq, stored.data.decode("utf-8", "replace"))
 
     def take_name(self, name: str, after: int) -> None:
-        """Give a name to this writer, after the name's entry at sequence `after`.
+        """Record that this writer has a name from now on.
 
-        Raises WrongLastSequenceError if `after` is not the last one.
+        `after`: the sequence of the name's entry before, 0 for none. Raises WrongLastSequenceError
+        if that is not the last one.
         """
         self._publish(self._name_subject(name), self.writer.encode(), after, rollup=True)
 
@@ -207,11 +211,12 @@ class Ledger:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(self, rows: Iterable[EncodedMessage], *, digest: bool = False) -> TaskRows:
-        """Pack a task's rows, and store the packs in order, each exactly once.
+        """Pack a task's rows into few payloads, and store these in the ledger, each exactly once.
 
-        Rows that fit into one small pack stay inline, and are not stored yet. `digest`: lets
-        `ExactlyOnceWriter.commit` refuse other rows than those that an earlier attempt decided.
-        Raises APIError if the stream refuses a pack.
+        Returns what the decision on the batch needs to know of them. Rows that fit into one small
+        pack stay inline, and are not stored yet. `digest`: lets `ExactlyOnceWriter.commit` refuse
+        other rows than those that an earlier attempt decided. Raises APIError if the stream refuses
+        a pack.
         """
         remaining = iter(rows)
         first_rows: list[EncodedMessage] = []
@@ -221,7 +226,7 @@ class Ledger:
             size += packed_size_of(row)
             if size > _MAX_INLINE_BYTES:
                 break
-        else:
+        else:  # all of them fit
             inline: list[Pack] = [pack_messages(first_rows)] if first_rows else []
             return TaskRows(len(first_rows), inline, _digest(first_rows) if digest else 0)
         subject = self._new_stage_subject()
@@ -237,11 +242,14 @@ class Ledger:
         return TaskRows(count, staged, digest_sum)
 
     def stage_pack(self, packed: bytes) -> int:
-        """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""
+        """Store a pack, a payload with many rows; returns its sequence. Raises APIError."""
         return self._publish(self._new_stage_subject(), packed, 0)
 
     def unpack_rows(self, pack: Pack) -> list[EncodedMessage]:
-        """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
+        """Unpack the rows of a pack, which is read from the ledger if it was staged there.
+
+        Raises LedgerError for a staged pack that is gone.
+        """
         if isinstance(pack, bytes):
             return unpack_messages(pack)
         stored = self.leaders.message(self.stream, seq=pack)
@@ -253,7 +261,7 @@ class Ledger:
         return unpack_messages(stored.data)
 
     def purge_staged(self, before: int) -> None:
-        """Remove the writer's packs before a sequence, also those of failed attempts."""
+        """Remove this writer's staged rows before a sequence, also those of failed attempts."""
         self.leaders.call(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
 
     def _new_stage_subject(self) -> str:
@@ -261,10 +269,11 @@ class Ledger:
         return f"{self._staging}.{secrets.token_hex(8)}"
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
-        """Store a message after `expected` on its subject; returns its sequence.
+        """Store a message if the subject's last one is at sequence `expected` (0: none).
 
-        Raises WrongLastSequenceError if `expected` is not the last one, APIError for other
-        refusals.
+        Returns the message's sequence, also when an earlier try had stored it. `rollup`: it
+        replaces all messages of the subject. Raises WrongLastSequenceError if `expected` is not the
+        last one, APIError for other refusals.
         """
         block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
             expected,
@@ -288,7 +297,10 @@ class Ledger:
 
 
 def _digest(rows: Iterable[EncodedMessage]) -> int:
-    """The sum of the rows' checksums: other partitions, or another order, have the same one."""
+    """Compute a digest of rows that is the same in any order, and with any partitions.
+
+    It is the sum of the rows' checksums.
+    """
     return sum(
         crc32(payload, crc32(block or b"", crc32(subject))) for subject, block, payload in rows
     )

@@ -38,9 +38,10 @@ _RETRY_SECONDS = 0.25
 
 
 class StreamPublisher:
-    """A context manager that flushes when the block ends without an exception.
+    """Publishes many messages to one stream over a blocking link, and awaits every ack.
 
-    The constructor connects, and raises the errors of `connect`.
+    A context manager, which flushes when the block ends without an exception. The constructor
+    connects, and raises the errors of `connect`.
     """
 
     def __init__(
@@ -53,7 +54,12 @@ class StreamPublisher:
         in_order: bool = False,
         only_first: bool = False,
     ) -> None:
-        """`only_first`: the messages have the header `FIRST_OF_SUBJECT`."""
+        """`window`: messages without an ack at most; `timeout`: seconds without progress.
+
+        `in_order`: when a message is published again, so are all later ones. `only_first`: the
+        messages have the header `FIRST_OF_SUBJECT`, so that each is stored only while its subject
+        has none.
+        """
         self._options = options
         self._stream = stream
         self._window = window
@@ -89,7 +95,7 @@ class StreamPublisher:
         link.subscribe(f"{self._inbox.decode()}*")
 
     def send(self, messages: Iterable[EncodedMessage]) -> None:
-        """Publish, waiting while the window is full.
+        """Publish messages, and wait for acks while too many messages are without one.
 
         Raises APIError for a refusal that lasts; without progress, the last transient refusal
         (APIError, NoStreamResponseError) or RequestTimeoutError; JetStreamError for an answer that
@@ -110,7 +116,10 @@ class StreamPublisher:
         self._wait_for_acks(0)
 
     def _encode(self, index: int, message: EncodedMessage) -> None:
-        """Add the frame of a message to those that are written next."""
+        """Encode a message as a frame, to be written with the next ones.
+
+        `index`: its number, which the ack's subject will have.
+        """
         subject, block, payload = message
         reply = b"%b%d" % (self._inbox, index)
         frame = frames.replying(subject, reply, block or b"", payload)
@@ -118,7 +127,7 @@ class StreamPublisher:
         self._unsent_bytes += len(frame)
 
     def _write(self) -> None:
-        """Write the encoded frames; over a new link if this one is lost."""
+        """Write the encoded frames; if the link is lost, connect and publish them again."""
         data = b"".join(self._unsent)
         self._drop_unsent()
         if not data:
@@ -143,6 +152,7 @@ class StreamPublisher:
         while len(self._pending) > max(0, max_pending):
             last_sign = max(self._retry.since, self._linked_since)
             silence_ends = last_sign + answer_timeout(self._timeout)
+            # Wake to send refused messages again, or when silence counts as a lost link.
             wake_at = self._resend_at if self._refused else silence_ends
             try:
                 answers = self._link.messages(min(self._retry.deadline, wake_at))
@@ -155,12 +165,13 @@ class StreamPublisher:
                 self._connect_again()
 
     def _on_answer(self, frame: MessageFrame) -> bool:
-        """Process the answer to a message; whether that is settled, and not sent again later.
+        """Process the answer to a message, an ack or a refusal.
 
-        Raises the errors of `send` for a refusal that lasts, and for other answers.
+        Returns whether the message is settled: it is not sent again. Raises the errors of `send`
+        for a refusal that lasts, and for other answers.
         """
         index = int(frame.subject[len(self._inbox) :])
-        if frame.payload.startswith(self._plain_ack):
+        if frame.payload.startswith(self._plain_ack):  # the usual answer, quickly recognized
             self._on_ack(index)
             self._refusal = None
             return True
@@ -185,7 +196,11 @@ class StreamPublisher:
         )
 
     def _on_ack(self, index: int) -> None:
-        """Remove an acknowledged message from the pending ones, `in_order` with all before it."""
+        """Note that a message is acknowledged, so that it is not sent again.
+
+        With `in_order`, only when all before it are acknowledged, too: until then one of them may
+        be sent again, and this one after it.
+        """
         pending = self._pending
         if not self._in_order:
             self.acked += pending.pop(index, None) is not None
@@ -199,16 +214,20 @@ class StreamPublisher:
     def _resend_later(
         self, index: int, error: errors.APIError | errors.NoStreamResponseError
     ) -> None:
-        """Send a message again in a moment, together with others that are refused until then."""
+        """Plan to send a refused message again in a moment, with others refused until then.
+
+        `error`: the refusal, which is raised if it lasts.
+        """
         self._refusal = error
         if not self._refused:
             self._resend_at = time.monotonic() + _RETRY_SECONDS
         self._refused.append(index)
 
     def _on_silence(self) -> None:
-        """Send refused messages again or, without any, take the link for lost.
+        """Act when nothing has arrived in time: send refused messages again, or connect again.
 
-        Raises the last refusal, or RequestTimeoutError, without progress for the timeout.
+        Without refused messages, silence means that the link is lost. Raises the last refusal, or
+        RequestTimeoutError, without progress for the timeout.
         """
         if time.monotonic() >= self._retry.deadline:
             raise self._refusal or errors.RequestTimeoutError(
@@ -233,12 +252,13 @@ class StreamPublisher:
         self._write()
 
     def _connect_again(self) -> None:
-        """Connect, and publish the messages without an ack again."""
+        """Connect after a lost link, and publish all messages without an ack again."""
         self._link.close()
         attempt(lambda: self._adopt_link(connect(self._options)), self._retry)
         self._refused = []
         self._linked_since = time.monotonic()
-        if self._linked_since > self._retry.deadline:  # servers may accept links and drop them
+        # Servers may accept links and drop them, which is no progress: this raises the error.
+        if self._linked_since > self._retry.deadline:
             self._on_silence()
         self._acked_out_of_order.clear()
         self._drop_unsent()
