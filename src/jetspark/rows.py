@@ -230,6 +230,7 @@ class Rows:
         return self._plan.schema
 
     def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        """Read the rows as record batches, with a progress bar if the user wants one."""
         if not self._progress:
             yield from self._plan.batches()
             return
@@ -296,6 +297,7 @@ class Rows:
         return connection.table(name)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow C stream, by which Polars, DuckDB and others read them."""
         import pyarrow as pa
 
         reader = pa.RecordBatchReader.from_batches(self.schema, _until_exit(iter(self)))

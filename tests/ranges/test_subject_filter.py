@@ -53,7 +53,7 @@ def test_many_subjects_are_read_whole_and_chosen_here(
     create = StreamAPI.create_reader
 
     def noted(api: StreamAPI, *arguments: Any, **more: Any) -> CreatedConsumer:
-        asked.append(len(arguments[3]))
+        asked.append(len(more["subjects"]))
         return create(api, *arguments, **more)
 
     monkeypatch.setattr(StreamAPI, "create_reader", noted)

@@ -21,6 +21,7 @@ class BlockingWebSocket:
     """
 
     def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
+        """Use `sock` for frames of `codec`; the opening handshake is the caller's."""
         self._socket = sock
         self._codec = codec
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))

@@ -153,7 +153,7 @@ class LeaderTerm:
         return False
 
     def unrivalled_since(self, since: float) -> bool:
-        """Whether the leader led (`led_since`) and has no rival: a former leader unaware of it.
+        """Whether the leader led (`led_since`) and has no rival, a former leader unaware of it.
 
         There is none if every replica, and not only a quorum, has lately confirmed the leader.
         """
@@ -165,9 +165,9 @@ class LeaderTerm:
         )
 
     def _contacts(self, since: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
-        """Each earlier answer, newest first, with the names of replicas in contact after it.
+        """Yield earlier answers, newest first, with the replicas that confirmed the leader later.
 
-        Ends with `since`, or where a lease of the newest answer would begin, if that is earlier.
+        Ends at `since`, or where a lease of the newest answer would begin, if that is earlier.
         """
         newest = self._answers[-1]
         earliest = min(since, newest.received - LEASE_SECONDS)
@@ -180,14 +180,16 @@ class LeaderTerm:
     def _replicas_heard_after(self, index: int) -> set[str]:
         """The names of the replicas that confirmed the leader after its answer at `index`.
 
-        The newest answer's own contacts do not count: it shows that its leader still led after the
-        earlier ones, which may have been refusals.
+        Contacts are counted that the later answers list, without the newest one's. A contact may be
+        a refusal, by a replica that has accepted another leader; but a leader that reads a refusal
+        gives no more answers. So a further answer proves that it was none.
         """
         base = before = self._answers[index]
         replicas: set[str] = set()
         longest_gap = 0.0
         for answer in self._answers[index + 1 : -1]:
-            # The leader may have been suspended while it did not answer.
+            # A leader that was suspended between two answers reads late what replicas had sent, and
+            # takes it for new. So only contacts count that are later by as long as it was silent.
             longest_gap = max(longest_gap, answer.received - before.sent)
             before = answer
             earliest = base.received + GUARD_SECONDS + longest_gap

@@ -64,11 +64,12 @@ class Leaders:
         retry = Retry(0.0 if fails_at_once else self._retry_seconds)
 
         def request_over_a_link() -> T:
+            """Make the request once, over a link from the pool."""
             with pool.link(self._options) as link:
                 try:
                     return request(StreamAPI(link, self._timeout))
                 except (errors.ConnectionFailure, errors.RequestTimeoutError):
-                    # The server had accepted us, so the address is right.
+                    # The server had accepted this link, so its address is right: do try again.
                     retry.timeout = self._retry_seconds
                     raise
 
@@ -129,16 +130,16 @@ def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamF
 def linearizable_read(
     api: StreamAPI, streams: Iterable[str], request: Callable[[StreamAPI], T]
 ) -> T:
-    """Make a request whose answer includes all that the leaders of `streams` had acknowledged.
+    """Make a request whose answer has all that the leaders of `streams` acknowledged before.
 
     `request` asks about these streams, and must be idempotent. Raises the errors of
     `confirmed_facts` and of the request.
     """
     names = list(streams)
-    # Without rivals, only the proven leader can answer. But a silent replica may be a rival: a
-    # suspended former leader, which could resume and answer. It learns of its replacement during
-    # another proof, so two answers, before and after one, are not both its own; if they are equal,
-    # they are the leader's.
+    # Only the proven leader can answer, unless it has a rival: a former leader that does not know
+    # of its replacement. A silent replica may be one, which was suspended and could resume and
+    # answer. While the leader is proven again, the rival learns of its replacement, so answers
+    # before and after that are not both its own: if they are equal, they are right.
     unrivalled = _prove_leaders(api, names).unrivalled
     answer = request(api)
     deadline = time.monotonic() + 2 * _PROOF_TIMEOUT
@@ -174,7 +175,7 @@ def _prove_leaders(api: StreamAPI, names: list[str]) -> LeaderProof:
     terms = api.link.leader_terms
     facts: dict[str, StreamFacts] = {}
     all_led_at: float | None = None
-    rivalled = names
+    rivalled = names  # streams whose leader may have a rival, as far as proven
     while True:
         answers, missing = fetch_stream_facts(api, rivalled)
         for error in missing.values():

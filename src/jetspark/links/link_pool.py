@@ -30,6 +30,7 @@ class LinkPool:
     """
 
     def __init__(self) -> None:
+        """Begin without links. A child that is forked later drops those of its parent."""
         self.idle: dict[ConnectOptions, list[IdleLink]] = {}
         self.reachable: set[ConnectOptions] = set()
         """Servers that answered this process, or that serve a query it takes part in: one

@@ -27,8 +27,8 @@ _MIN_SECRET_LENGTH: Final = 6
 def open_file(location: str, name: str) -> BinaryIO:
     """Open the file `name` of a backup's folder, for reading at any position.
 
-    `location`: the folder's path, or its URI.     Raises ConfigError for a folder without it,
-    OSError when it cannot be read.
+    `location`: the folder's path, or its URI. Raises ConfigError for a folder without it, OSError
+    when it cannot be read.
     """
     if "://" not in location:
         return open_backup_file(Path(location), name)

@@ -66,9 +66,9 @@ class SnapshotTransfer:
     def begin(self) -> dict[str, Any]:
         """Request the snapshot, and start to receive it.
 
-        Returns the stream's state when the server began it, as in STREAM.INFO.         Raises the
-        typed error of the answer, NoRespondersError, MissedHeartbeatError, TryAnotherLinkError, and
-        the errors of the link.
+        Returns the stream's state when the server began it, as in STREAM.INFO. Raises the typed
+        error of the answer, NoRespondersError, MissedHeartbeatError, TryAnotherLinkError, and the
+        errors of the link.
         """
         # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
         self._answer_sid = self._link.subscribe(f"{self._inbox}.answer")

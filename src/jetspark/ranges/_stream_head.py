@@ -138,7 +138,7 @@ class StreamHead:
             self.unbroken_until = position = rows.sequences(first_row)[0]
         if self.unbroken_until != position:  # a sequence before these rows is missing already
             return
-        if rows.last_sequence - self.unbroken_until + 1 == count:
+        if rows.last_sequence - self.unbroken_until + 1 == count:  # there is no gap
             self.unbroken_until += count
             return
         for sequence in rows.sequences(first_row):
@@ -174,8 +174,9 @@ class StreamHead:
                 facts = confirmed_facts(api, [name])[name]
         if facts.created != self._range.created:
             return False
-        # The first rows may have come while the head moved: where gaps have other reasons, too, the
-        # range only begins after them.
+        # When the first rows of a range from the earliest message came, the head may have moved
+        # past them already. If gaps may have other reasons (deleted messages, other subjects), the
+        # range only counts as begun after these rows, wherever the head is.
         has_other_gaps = bool(self._range.subjects) or facts.deleted > 0
         accepted, self._accepts_next_check = self._accepts_next_check and has_other_gaps, False
         return accepted or facts.first_seq <= sequence

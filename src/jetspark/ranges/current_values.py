@@ -101,7 +101,7 @@ class _CurrentValuesReader:
     _columns: Sequence[str]
 
     def __post_init__(self) -> None:
-        self._read_subjects: set[bytes] = set()
+        self._read_subjects: set[bytes] = set()  # whose last messages were yielded
         self._retry = Retry(self._limits.timeout)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:

@@ -36,6 +36,7 @@ class DirectGetBatches:
     def __init__(
         self, link: BlockingLink, sequence_range: SequenceRange, limits: ReadLimits
     ) -> None:
+        """Subscribe to the replies. `limits`: how long silence may last."""
         if not link.info.at_least(2, 11):
             raise errors.UnsupportedByServerError(
                 "Reading a range by direct gets", "2.11", link.info.version

@@ -149,6 +149,10 @@ class _StreamPlan(ReadPlan):
     """Read through a snapshot, if all rows are wanted and the user may request one."""
 
     def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
+        """Read the range through a snapshot of the stream if that is planned, else by a consumer.
+
+        A user who may not request a snapshot reads by a consumer, unless he asked for a snapshot.
+        """
         if to_the_end and self.by_snapshot:
             batches = self._read_range(replace(self.sequence_range, snapshot=True), limits)
             try:
@@ -162,6 +166,7 @@ class _StreamPlan(ReadPlan):
         yield from self._read_range(self.sequence_range, limits)
 
     def _read_range(self, sequence_range: SequenceRange, limits: ReadLimits) -> Batches:
+        """Read a range of the stream with the user's columns and policy for lost messages."""
         return read_range(
             self.connection,
             sequence_range,
@@ -260,6 +265,7 @@ def _resolve_range(
     """
 
     def without_time(position: PositionOrTime | None, default: Position) -> Position:
+        """The position, with `default` for None, and a sequence for a time."""
         if position is None:
             return default
         return resolve_position(position, facts.name, sequence_at, none_is_latest=True)

@@ -90,6 +90,7 @@ class _RangeReader:
     """Whether lost messages are an error (`failOnDataLoss`), and not only reported."""
 
     def __post_init__(self) -> None:
+        """Begin at the range's start, with nothing read."""
         self._next, self._end = self._range.start, self._range.end
         """Everything before `_next` was delivered, or is not stored."""
         self._rows = Deliveries()

@@ -84,6 +84,7 @@ class Scan:
     backfill: Backfill | None = None
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for arguments that are invalid, or do not go together."""
         if self.stream is not None:
             check_name("stream", self.stream)
         if self.bucket is not None:

@@ -48,6 +48,7 @@ class SequenceRange:
     """
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for an invalid range, or a snapshot that cannot be unpacked here."""
         if self.start < 1 or self.end < self.start:
             raise ConfigError(f"Not a range of sequences: {self.start} to {self.end}.")
         if self.snapshot:
@@ -75,6 +76,7 @@ class ReadLimits:
     """Seconds without progress until reading fails, reconnecting included."""
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for a limit that is out of bounds."""
         for name in ("max_rows", "max_bytes", "pull_messages", "pull_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1.")

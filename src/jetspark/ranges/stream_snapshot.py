@@ -119,6 +119,7 @@ def _append_rows(
     is_recognized = False
 
     def next_chunk() -> bytes:
+        """Receive a chunk; keep it, too, until the form of the archive is recognized."""
         chunk = transfer.next_chunk()
         if not is_recognized:
             first_chunks.append(chunk)

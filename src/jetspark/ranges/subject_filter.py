@@ -32,6 +32,7 @@ class SubjectFilter:
     """Filters messages by their subjects; `subjects` may have wildcards, and one must match."""
 
     def __init__(self, subjects: Sequence[str]) -> None:
+        """`subjects`: those without wildcards are compared, the others matched as patterns."""
         self._exact = {subject for subject in subjects if not {"*", ">"} & set(subject.split("."))}
         self._patterns = [subject for subject in subjects if subject not in self._exact]
         self._matches_cached = lru_cache(_MAX_CACHED_SUBJECTS)(self._matches)

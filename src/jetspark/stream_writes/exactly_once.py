@@ -51,6 +51,7 @@ class ExactlyOnceWriter:
         keep_markers: bool = False,
         timeout: float = 60.0,
     ) -> None:
+        """Nothing connects yet; the class explains the arguments."""
         self.ledger = Ledger(options, target, writer, timeout=timeout)
         self._target = target
         self._writer = writer

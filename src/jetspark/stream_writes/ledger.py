@@ -134,6 +134,7 @@ class Ledger:
     def __init__(
         self, options: ConnectOptions, target: str, writer: str, *, timeout: float = 60.0
     ) -> None:
+        """`target`: the stream that `writer`, a query's or transaction's id, writes to."""
         self.stream = ledger_stream(target)
         self.leaders = Leaders(options, timeout, timeout=answer_timeout(timeout))
         self.options, self.timeout = options, timeout
@@ -281,6 +282,7 @@ class Ledger:
         )
 
         def publish_once(api: StreamAPI) -> int:
+            """Publish over one link; recognize that an earlier try, without an ack, was stored."""
             try:
                 frame = api.link.request(subject, data, self._answer_within, block)
                 names = {"stream": self.stream}
