@@ -118,7 +118,7 @@ class _CurrentValuesReader:
                 logger.info("%s: reading continues: %s", self._range.stream, error)
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
-        """Yield the batches of one consumer, and then of messages that it left out.
+        """Read the last message of each subject with one consumer, and yield the batches.
 
         Returns True when every subject was read; otherwise raises TryAnotherLinkError.
         """
@@ -127,7 +127,8 @@ class _CurrentValuesReader:
             facts = self._check_planned_stream(api)
             result = yield from self._read_with_one_consumer(link, api, facts)
             complete = self._nothing_left(api, result.last_sequence)
-            # A consumer leaves out messages that are replaced or removed before their delivery.
+            # A consumer leaves out messages that are replaced or removed before their delivery. Of
+            # these subjects the leader is asked for the last message now.
             if complete and not result.all_selected:
                 yield from self._new_rows(self._fetch_missing(api))
         if complete:
@@ -141,6 +142,7 @@ class _CurrentValuesReader:
         """
         sequence_range = self._range
         facts = api.stream(sequence_range.stream)
+        # If this server seems to lack something, it may only be behind: ask a proven leader.
         if facts.created != sequence_range.created or facts.last_seq + 1 < sequence_range.end:
             facts = confirmed_facts(api, [sequence_range.stream])[sequence_range.stream]
         if facts.created != sequence_range.created:
@@ -226,7 +228,7 @@ class _CurrentValuesReader:
             return api.next_sequence(stream, last + 1, self._range.subjects)
 
         sequence = next_stored(api)
-        if sequence is None:  # a server with a sequence has all before it
+        if sequence is None:  # the server may be behind; one that has a sequence has all before it
             sequence = linearizable_read(api, [stream], next_stored)
         return sequence is None or sequence >= end
 
@@ -262,7 +264,7 @@ class _CurrentValuesReader:
 
         From here on these subjects count as read.
         """
-        new = []
+        new = []  # indexes of these rows
         for row, subject in enumerate(rows.subjects()):
             if subject not in self._read_subjects:
                 self._read_subjects.add(subject)

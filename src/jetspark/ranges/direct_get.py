@@ -102,6 +102,7 @@ class DirectGetBatches:
 
         The server itself filters by a single subject, but not by several.
         """
+        # With one subject, or without any, the server has sent only messages of the range.
         return len(self._subjects) < 2 or any(
             subject_matches(pattern, subject) for pattern in self._subjects
         )

@@ -277,7 +277,7 @@ class _RangeReader:
     def _nothing_left(self, api: StreamAPI) -> bool:
         """Ask whether the rest of the range has no message, by an answer that is certain."""
         sequence = self._next_stored(api)
-        if sequence is not None:  # a server with a sequence has all before it
+        if sequence is not None:  # a server that has a sequence has all before it: it is certain
             return sequence >= self._end
 
         # This server may be behind. Ask a proven leader, which also says where the stream ends.
