@@ -43,6 +43,7 @@ __all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name of this package when it is first used."""
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,16 +23,19 @@ _CHECKPOINT_FILES = frozenset({"metadata", *_LOGS, "state", "sources"})
 
 @dataclass(frozen=True)
 class CheckpointState:
-    """What a checkpoint's files say."""
+    """How far a streaming query has come, and what is wrong with its checkpoint, by its files.
+
+    Spark numbers batches from 0.
+    """
 
     query: str | None = None
     """The query's id."""
     planned: int | None = None
-    """The number of the last planned batch."""
+    """The number of the last planned batch; None before the first."""
     committed: int | None = None
-    """The number of the last committed batch."""
+    """The number of the last committed batch; None before the first."""
     other_files: tuple[str, ...] = ()
-    """Other files in the folder of a new checkpoint."""
+    """Files in the folder of a new checkpoint that belong to no checkpoint."""
     enclosed_by: str | None = None
     """The table or checkpoint whose folder contains that of a new checkpoint."""
     lost: int | None = None
@@ -40,12 +43,17 @@ class CheckpointState:
 
     @property
     def is_new(self) -> bool:
-        """Whether no query has planned a batch with it."""
+        """Whether no query has planned a batch with this checkpoint."""
         return self.planned is None and self.committed is None
 
     def check_complete(self, name: str, advice: str) -> None:
-        """Raise ConfigError for a checkpoint that was removed while a query used it, and has only
-        what was planned since. `advice`: what to remove beside it, or to do in place of that."""
+        """Raise ConfigError if the checkpoint was removed while a query used it.
+
+        It then has only the batches since.
+
+        `name`: what the message calls the checkpoint; `advice`: the end of the message, which says
+        what to remove as well, or what to do instead.
+        """
         if self.lost is not None:
             raise ConfigError(
                 f"{name} has lost its batch {self.lost} and those before: it was removed, perhaps "
@@ -54,11 +62,15 @@ class CheckpointState:
 
 
 def read_checkpoint(checkpoint: str | None) -> CheckpointState:
-    """The state of a checkpoint in a folder of this machine. None: it is elsewhere, and nothing is
-    known of it."""
+    """Read how far a query has come from its checkpoint, a folder of this machine.
+
+    `checkpoint`: None if it is elsewhere; then nothing is known, and the state is that of a new
+    one. The files around it are only looked at for a new checkpoint.
+    """
     if checkpoint is None:
         return CheckpointState()
     folder = Path(checkpoint)
+    # Each log has a file for each batch, whose name is the batch's number.
     batches = {
         log: [int(name) for name in _list_folder(folder / log) if _BATCH_FILE.fullmatch(name)]
         for log in _LOGS
@@ -70,25 +82,31 @@ def read_checkpoint(checkpoint: str | None) -> CheckpointState:
         query = None
     if planned is None and committed is None:
         names = sorted(set(_list_folder(folder)) - _CHECKPOINT_FILES)
-        other_files = tuple(name for name in names if name[0] not in "._")
+        other_files = tuple(name for name in names if name[0] not in "._")  # hidden files of Hadoop
         enclosed_by = enclosing_table_or_checkpoint(checkpoint)
         return CheckpointState(query, other_files=other_files, enclosed_by=enclosed_by)
+    # Spark needs, and so never removes, the batch before the last planned one.
     lost = planned - 1 if planned and planned - 1 not in batches["offsets"] else None
     return CheckpointState(query, planned, committed, lost=lost)
 
 
 @dataclass(frozen=True)
 class FinishedOffsets:
-    """The offsets of the last committed batch, or of the first planned one."""
+    """How far a query has come: the offsets of its last committed batch, or, before any commit, of
+    the batch that it has planned."""
 
     texts: list[str]
     """The offset of each source, as JSON."""
     is_committed: bool
-    """Whether the batch is committed; otherwise only its starts are finished."""
+    """Whether the batch is committed, and read to its end; otherwise only what lies before its
+    start is finished."""
 
 
 def finished_offsets(checkpoint: str) -> FinishedOffsets | None:
-    """How far a query has come; None if there is no batch, or its file is being written."""
+    """Read the offsets up to which a query has finished, from its checkpoint on this machine.
+
+    None if it has planned no batch yet, or the batch's file cannot be read now.
+    """
     state = read_checkpoint(checkpoint)
     batch = state.planned if state.committed is None else state.committed
     texts = None if batch is None else planned_offsets(checkpoint, batch)
@@ -96,15 +114,16 @@ def finished_offsets(checkpoint: str) -> FinishedOffsets | None:
 
 
 def planned_offsets(checkpoint: str, batch: int) -> list[str] | None:
-    """The texts of the offsets of a batch's sources; None if its file is not here."""
+    """Read the offset of each source of a planned batch, as JSON; None if its file is not here."""
     try:
+        # The first two lines are the format's version and the batch's metadata.
         return Path(checkpoint, "offsets", str(batch)).read_text("utf-8").splitlines()[2:]
     except OSError:
         return None
 
 
 def _list_folder(folder: Path) -> list[str]:
-    """The names in a folder; none if it cannot be read."""
+    """The names of a folder's files; an empty list if it is missing or cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -112,6 +131,8 @@ def _list_folder(folder: Path) -> list[str]:
 
 
 class _Metadata(msgspec.Struct):
+    """Content of a checkpoint's file `metadata`."""
+
     id: str
 
 
@@ -124,9 +145,10 @@ def parse_query_id(metadata: bytes) -> str | None:
 
 
 def query_name(writer_name: str | None, checkpoint: str | None) -> str | None:
-    """The name of a streaming query in a ledger or a table, where it survives its checkpoint.
+    """The name by which a target of rows knows a streaming query, even if its checkpoint is lost.
 
-    None if the checkpoint comes from a Spark setting, which sinks do not see.
+    It is the user's (option `writerName`), or else has the checkpoint's path. None if neither is
+    known, since the checkpoint comes from a Spark setting, which sinks do not see.
     """
     if writer_name is not None or checkpoint is None:
         return writer_name
@@ -134,8 +156,11 @@ def query_name(writer_name: str | None, checkpoint: str | None) -> str | None:
 
 
 def remove_incomplete_start(checkpoint: str) -> None:
-    """Remove what a kill has left of a first batch: Spark starts a new query only if its logs are
-    empty, counts their temporary files, and does not read metadata that was cut off."""
+    """Remove what a query that was killed before its first batch has left in its checkpoint.
+
+    Spark would not start a query there: it takes temporary files for batches, and cannot read
+    metadata that was cut off. A checkpoint with a batch stays as it is.
+    """
     state, folder = read_checkpoint(checkpoint), Path(checkpoint)
     if not state.is_new:
         return

@@ -29,19 +29,20 @@ BUCKET_SCHEMA = of_arrow(arrow.BUCKET_SCHEMA)
 
 
 def source_schema(options: SourceOptions) -> StructType:
-    """The columns of these options, in their order, then the fields of payloads."""
+    """The columns of the rows that a source yields: those that its options select, in their order,
+    then the decoded fields of payloads."""
     columns = arrow.schema_of(options.columns)
     decoder = options.decoder
     return of_arrow(columns if decoder is None else decoder.decoded_schema(columns))
 
 
 def check_schema(schema: StructType, expected: StructType) -> None:
-    """Raise ConfigError for a schema other than the expected one, regardless of nullability."""
+    """Raise ConfigError if the user or a catalog gave a schema that the source does not yield."""
 
     def names_and_types(columns: StructType) -> list[tuple[str, str]]:
         return [(field.name, field.dataType.typeName()) for field in columns]
 
-    # A catalog table may have made columns nullable.
+    # Nullability is not compared, since a catalog table may have made columns nullable.
     if names_and_types(schema) != names_and_types(expected):
         raise ConfigError(
             f"format jetstream has a fixed schema ({', '.join(expected.names)}): leave .schema(…) "
@@ -63,15 +64,17 @@ class JetStreamDataSource(DataSource):
 
     @cached_property
     def _parsed(self) -> SourceOptions:
+        """The user's options for reading, parsed and checked."""
         return parse_options(self.options)
 
     @without_traceback
     def schema(self) -> StructType:
-        """The columns of the options. Spark asks for them on load, which checks the options."""
+        """The columns of the rows. Spark asks for them on load, so bad options fail there."""
         return source_schema(self._parsed)
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
+        """The reader of `spark.read`: of a backup if the options name one, else of the server."""
         check_schema(schema, self.schema())
         if self._parsed.backup is not None:
             return JetStreamBackupReader(self._parsed)
@@ -79,6 +82,7 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of `spark.readStream`; for bad options one that raises their ConfigError."""
         try:
             check_schema(schema, self.schema())
             return stream_reader(JetStreamStreamReader(self._parsed))
@@ -87,22 +91,25 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
+        """The writer of `df.write`, after the target stream was checked and prepared."""
         options = parse_sink_options(self.options).for_batch()
         return JetStreamBatchWriter(options, _prepare_target(options, schema, overwrite))
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
+        """The writer of `df.writeStream`, after the target stream was checked and prepared."""
         options = parse_sink_options(self.options).for_streaming()
-        # Spark asks again, in another process, for each batch and commit.
+        # Spark asks for a writer again, in another process, for each batch and commit. A server
+        # that such a process cannot reach is restarting: its address was right before.
         pool.reachable.add(options.connection)
         return JetStreamStreamWriter(options, _prepare_target(options, schema, overwrite))
 
 
 class FailingStreamReader(DataSourceStreamReader):
-    """A reader whose calls raise an error.
+    """Raises, when Spark calls it, the error that kept the real reader from being created.
 
-    An error while the real reader is created would end as an UnboundLocalError, in PySpark's
-    attempt to stop it.
+    If creating the reader raised the error itself, PySpark would try to stop a reader that it does
+    not have, and the user would see an UnboundLocalError.
     """
 
     def __init__(self, error: ConfigError) -> None:
@@ -116,7 +123,10 @@ class FailingStreamReader(DataSourceStreamReader):
 
 
 def _prepare_target(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
-    """Check the columns, and prepare the target. Raises ConfigError, and as `prepare`."""
+    """Check that rows with these columns can be written, and prepare the target stream.
+
+    Raises ConfigError, also for `overwrite`, and the errors of `prepare`.
+    """
     if overwrite:
         raise ConfigError(
             "A stream can only be appended to: use mode('append') or outputMode('append'). Write "

@@ -53,39 +53,51 @@ _WORKER_ENDED = (
 
 
 def explain(error: BaseException) -> JetsparkError:
-    """A PipelineError with one sentence; our own errors are returned unchanged."""
+    """Turn an exception of Spark into a PipelineError with one sentence for the user.
+
+    A JetsparkError is returned unchanged.
+    """
     if isinstance(error, JetsparkError):
         return error
     sentence = _find_sentence(error)
     if isinstance(error, StreamingQueryException):
-        if is_of(error, *LASTING):
+        if is_of(error, *LASTING):  # a retry would not help
             sentence = f"{sentence} {_LASTING_ADVICE}"
         elif is_of(error, *_TIMED_OUT):
             sentence = f"{sentence} {_TIMEOUT_ADVICE}"
     explained = PipelineError(sentence)
     explained.__cause__ = error
-    explained.is_mistake = is_of(error, ConfigError)  # nothing that its log would explain
+    explained.is_mistake = is_of(error, ConfigError)  # the user's, so no log explains more
     return explained
 
 
 def is_of(error: BaseException, *classes: type[JetsparkError]) -> bool:
-    """Whether a JetsparkError of these classes has ended Spark's work."""
+    """Whether Spark's exception says that a JetsparkError of one of these classes has caused it.
+
+    The cause is in another process, so only its name in the exception's text tells.
+    """
     reported = _find_jetspark_error(_texts_of(error))
     return reported is not None and issubclass(getattr(errors, reported.class_name), classes)
 
 
 def _texts_of(error: BaseException) -> list[str]:
-    """The texts of the error and its causes, without errors that came while cleaning up."""
+    """The texts of Spark's error and its causes, without Java's "Suppressed" errors, which came
+    while Spark cleaned up."""
     return [_SUPPRESSED.sub("", text) for text in (str(error), *_cause_texts(error))]
 
 
 class _ReportedError(NamedTuple):
+    """A JetsparkError of a task, as the text of Spark's exception has it."""
+
     class_name: str
     sentence: str
 
 
 def _find_jetspark_error(texts: list[str]) -> _ReportedError | None:
-    """The last JetsparkError of the first text that has one."""
+    """The JetsparkError named in the first of these texts that names any; None if none does.
+
+    In one text the last one counts, since a traceback ends with the error.
+    """
     for text in texts:
         if matches := _JETSPARK.findall(text):
             return _ReportedError(*matches[-1])
@@ -93,7 +105,11 @@ def _find_jetspark_error(texts: list[str]) -> _ReportedError | None:
 
 
 def _find_sentence(error: BaseException) -> str:
-    """The sentence for the user, out of the text of Spark's error and its causes."""
+    """Find the sentence that tells the user most in the text of Spark's error and its causes.
+
+    It comes from a known symptom with advice, else from our own error, a Python traceback, Java's
+    exception, Spark's error condition or the first line, in this order.
+    """
     text = str(error)
     full_text = "\n".join([text, *_cause_texts(error)])
     for symptom, sentence in _ADVICE.items():
@@ -116,33 +132,41 @@ def _find_sentence(error: BaseException) -> str:
         sentence = condition[2]
     else:
         sentence = text.partition("\n")[0] or type(error).__name__
+    # If Spark's sentence only says that a write failed, the last cause says why.
     if _ERROR_CONDITIONS.sub("", sentence).startswith(_UNINFORMATIVE):
         causes = [cause for text in texts for cause in _CAUSE.findall(text)]
         sentence = causes[-1] if causes else sentence
     sentence = _ERROR_CONDITIONS.sub("", sentence).strip()
+    # A bare "connection reset" and the like mean that a Python process was killed.
     return _WORKER_ENDED if _WORKER_LOST.fullmatch(sentence) else sentence
 
 
 def blamed_setting(
     error: BaseException, reason: str, settings: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The name of the setting that prevented Spark's start, and what is wrong with it; None if
-    none is blamed. `reason`: why Spark did not start, for the user.
+    """Find out which of the user's settings prevented Spark's start.
+
+    Returns its name and what is wrong with it; None if the error names no setting. `reason`: why
+    Spark did not start, as a sentence for the user.
     """
     full_text = "\n".join([str(error), *_cause_texts(error)])
+    # A line that names a setting says what is wrong with it.
     for name in settings:
         if line := re.search(
             rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", full_text, re.MULTILINE
         ):
             return name, _ERROR_CONDITIONS.sub("", _CLASS.sub("", line[0])).strip()
     for name, value in settings.items():
-        if value and value in reason:  # -Xmxlots
+        if value and value in reason:  # such as -Xmxlots, where Java names only the value
             return name, reason
     return None
 
 
 def _cause_texts(error: BaseException) -> Iterator[str]:
-    """The text of each of the error's causes in Java. (A query's own text has no reason.)"""
+    """The stack trace, as text, of each of the Java exceptions that caused Spark's error.
+
+    For a failed query the reason is only there, not in the error's own text.
+    """
     cause = getattr(error, "_cause", None)
     while cause is not None:
         yield getattr(cause, "_stackTrace", None) or ""
@@ -159,10 +183,14 @@ def _cause_texts(error: BaseException) -> Iterator[str]:
 
 @contextmanager
 def names_of_spark() -> Iterator[None]:
-    """Name options as in Spark in the texts of errors that the block raises."""
+    """Let JetsparkErrors from the block, or decorated function, name options as Spark's users do.
+
+    For example `readTimeout`, where Python has `read_timeout`.
+    """
     try:
         yield
     except JetsparkError as error:
+        # A sentence that begins with an option's name gets the word "Option" before it.
         is_of_option = isinstance(error, ConfigError) and error.begins_with_option
         error.args = (f"{'Option ' * is_of_option}{error.sentence(in_spark)}", *error.args[1:])
         raise
@@ -176,15 +204,20 @@ T = TypeVar("T")
 def without_traceback(
     method: Callable[Concatenate[Self, P], T],
 ) -> Callable[Concatenate[Self, P], T]:
-    """Decorate a method that Spark calls on the driver: its JetsparkErrors have no traceback."""
+    """Decorate a method that Spark calls on the driver: its JetsparkErrors have no traceback.
+
+    Spark shows users the whole traceback, in which the one useful sentence is hard to find.
+    """
 
     @wraps(method)
     def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the method; raise its JetsparkError without traceback, with Spark's option names."""
         try:
             with names_of_spark():
                 return method(self, *args, **kwargs)
         except JetsparkError as error:
             failure = error
+        # Raised outside the `except` block, so that Python adds no context to it.
         raise failure.with_traceback(None) from None
 
     return call

@@ -16,7 +16,10 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java() -> Path:
-    """The java for Spark. Raises SparkUnavailableError when it is missing or too old."""
+    """Find the Java program that Spark will use: of JAVA_HOME, or else the first on PATH.
+
+    Raises SparkUnavailableError if it is missing, too old, or does not work.
+    """
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
     advice = f"Spark needs Java {MIN_JAVA_VERSION} or newer: install it and put it on PATH (or set \
@@ -33,6 +36,6 @@ JAVA_HOME)."
 
 @cache
 def read_version_text(java: Path) -> str:
-    """The output of `java -version`, from standard error."""
+    """The output of `java -version`, which Java prints on standard error."""
     ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return ran.stderr

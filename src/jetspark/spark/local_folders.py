@@ -12,7 +12,10 @@ _TABLE_LOGS = ("_delta_log", "_spark_metadata")
 
 
 def local_path(uri: str | None) -> str | None:
-    """The path of a file or folder on this machine; None if it is elsewhere, or may be."""
+    """The local path of a file or folder that a user names by path or URI.
+
+    None if it is on another file system, or may be.
+    """
     if uri is None:
         return None
     parts = urlsplit(uri)
@@ -23,8 +26,8 @@ def local_path(uri: str | None) -> str | None:
 
 
 def canonical_path(folder: str) -> str:
-    """The folder's absolute path, or its URI if it is not on this machine: one text for each
-    folder, as far as possible."""
+    """One text for each folder, however a user writes it, as far as possible: its absolute path, or
+    its URI if it is not on this machine."""
     path = folder.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else os.path.abspath(path)
 
@@ -32,7 +35,8 @@ def canonical_path(folder: str) -> str:
 def check_writable(purpose: str, name: str, option: str | None = None) -> None:
     """Raise ConfigError if a folder of this machine cannot be created or written.
 
-    `option`: the option that names the folder.
+    `purpose`: what the folder is for, in the message, such as "checkpoint"; `name`: its path or
+    URI; `option`: the option in which the user gave it. A folder elsewhere is not checked.
     """
     path = local_path(name)
     if path is None:
@@ -52,11 +56,16 @@ def check_writable(purpose: str, name: str, option: str | None = None) -> None:
 
 
 def enclosing_table_or_checkpoint(folder: str) -> str | None:
-    """The nearest parent folder on this machine that is a table or a checkpoint."""
+    """The nearest folder around this one that is itself a table or a checkpoint; None without one.
+
+    Such a folder must not have a table or checkpoint inside. Iceberg tables are known by their
+    metadata files.
+    """
     for above in Path(canonical_path(folder)).parents:
         if (
             any((above / log).is_dir() for log in _TABLE_LOGS)
             or next(above.glob("metadata/*.metadata.json*"), None) is not None
+            # A checkpoint's file `metadata`; an Iceberg table has a folder of that name.
             or ((above / "metadata").is_file() and (above / "offsets").is_dir())
         ):
             return str(above)

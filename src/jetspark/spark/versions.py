@@ -75,20 +75,25 @@ __all__ = [
 
 
 class StreamReader(DataSourceStreamReader):
-    """Makes a reader for Spark 4.2 one for earlier Sparks.
+    """Lets Sparks before 4.2 use a stream reader that is written for Spark 4.2.
 
-    A query that is resumed asks for the partitions of its last batch, or of none after it, before
-    it asks for an offset; a new one begins at the initial offset.
+    Spark 4.2 passes the query's position to `latestOffset`; earlier ones do not, so it is
+    remembered here. A resumed query asks for the partitions of its last batch (or of an empty one
+    after it) before it asks for an offset; from that its position is known. A new query begins at
+    the initial offset.
     """
 
     def __init__(self, reader: Any) -> None:
+        """`reader`: a stream reader as Spark 4.2 uses it."""
         self._reader = reader
         self._position: dict[str, Any] | None = None
+        """The offset up to which Spark has planned; None for a new query before its first batch."""
 
     def initialOffset(self) -> Any:
         return self._reader.initialOffset()
 
     def latestOffset(self) -> Any:  # type: ignore[override]
+        """The end of the next batch, from the remembered position on."""
         start = self.initialOffset() if self._position is None else self._position
         self._position = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         return self._position
@@ -104,19 +109,24 @@ class StreamReader(DataSourceStreamReader):
         return self._reader.read(partition)
 
     def stop(self) -> None:
-        """Nothing to do."""
+        """Nothing to do: the reader keeps nothing open."""
 
 
 def stream_reader(reader: DataSourceStreamReader) -> DataSourceStreamReader:
-    """The reader, as this Spark uses it."""
+    """The reader itself if this Spark is 4.2 or newer, else an adapter for older Sparks."""
     return reader if HAS_LIMITS else StreamReader(reader)
 
 
 def end_when_idle(query: StreamingQuery) -> None:
-    """Stop a query whose sources end (option `availableNow`) once it has read all of them."""
+    """Stop a query, in the background, once it has read all that its sources have.
+
+    It replaces `Trigger.AvailableNow`, which Spark before 4.2 lacks for sources in Python. The
+    sources have the option `availableNow`, so they end.
+    """
 
     def wait() -> None:
-        # Whoever waits for the query gets its error.
+        """Wait until the query has read everything, then stop it."""
+        # An error of the query is raised to whoever waits for it, not here.
         with suppress(PySparkException, StreamingQueryException):
             query.processAllAvailable()
             query.stop()
@@ -125,7 +135,7 @@ def end_when_idle(query: StreamingQuery) -> None:
 
 
 def in_arrow(schema: StructType) -> pa.Schema:
-    """Spark's columns as those of Arrow."""
+    """Convert a schema of Spark to one of Arrow, with timestamps in UTC."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
     except TypeError:  # before 4.2 it is always UTC
@@ -138,9 +148,10 @@ _HEADERS = ArrayType(_PAIR, containsNull=False)
 
 
 def of_arrow(schema: pa.Schema) -> StructType:
-    """Arrow's columns as those of Spark."""
+    """Convert a schema of Arrow to one of Spark, with columns and nullability the same."""
     columns = StructType()
     for field in schema:
+        # PySpark before 4.2 would say that elements of `headers` may be null.
         type_: DataType = _HEADERS
         if field.name != "headers":
             type_ = from_arrow_type(field.type, prefer_timestamp_ntz=True)
@@ -149,7 +160,10 @@ def of_arrow(schema: pa.Schema) -> StructType:
 
 
 def register(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a format that Spark may have found itself, which 4.0 calls a mistake."""
+    """Register a format with Spark, which may already have found it by itself.
+
+    Spark 4.0 raises an error for a format that it knows; that error is ignored.
+    """
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:

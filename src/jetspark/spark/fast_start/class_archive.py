@@ -47,28 +47,35 @@ _BLOCK = 1 << 20
 
 
 class ClassArchive:
-    """The archive for one Java and the Spark of this Python. It need not exist."""
+    """A file with Spark's classes, loaded and verified, from which a JVM starts faster.
+
+    It is for one Java and the Spark of this Python, and need not exist yet.
+    """
 
     def __init__(self, folder: Path, java: Path, java_version: str) -> None:
-        """`java_version`: the output of `java -version`."""
+        """`folder`: of all archives; `java_version`: the output of `java -version`."""
         self._folder = folder
         self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
         self._checksum = self.file.with_suffix(".crc32")
+        # Exists after a creation that failed, with the reason.
         self._failed = self.file.with_suffix(".failed")
         self._verified: tuple[str, int, int, int] | None = None
-        """The checksum and the file's identity when they were last compared with its content."""
+        """The checksum, and the file's inode, size and time, when the content was last compared."""
 
     def jvm_options(self) -> list[str]:
-        """Options for the JVM; empty when there is no archive, or a damaged one."""
+        """Options with which a JVM uses the archive; none if it does not exist or is damaged."""
         if not self.is_sound():
             return []
         with suppress(OSError):
             os.utime(self._checksum)  # recently used: removed last
-        # No output about an archive that does not match.
+        # The JVM prints nothing about an archive that does not match its JARs.
         return [f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off"]
 
     def is_sound(self) -> bool:
-        """Whether it exists, is unchanged, and could only be written by this user."""
+        """Whether the archive exists, has its checksum, and only this user and root can write it.
+
+        The content is read again only if the file has changed since the last call.
+        """
         try:
             status = self.file.stat()
             if not all(map(_only_this_user_writes, (status, self._folder.stat()))):
@@ -94,7 +101,9 @@ class ClassArchive:
             if self.is_sound():
                 return
             self._failed.unlink(missing_ok=True)
-            if problem := self._describe_full_disk():  # not for a day: there may be room any time
+            # A full disk is not noted as a failure, after which none is made for a day: there may
+            # be room at any time.
+            if problem := self._describe_full_disk():
                 raise SparkUnavailableError(problem)
             unfinished = self.file.with_suffix(".unfinished")
             try:
@@ -103,7 +112,7 @@ class ClassArchive:
                     logger.debug("No class archive: %s", reason)
                     raise SparkUnavailableError(reason.strip().rpartition("\n")[2])
                 self._checksum.write_text(_crc32(unfinished))
-                if self.file.is_dir():
+                if self.file.is_dir():  # which no file can replace
                     shutil.rmtree(self.file)
                 unfinished.replace(self.file)
             finally:
@@ -111,11 +120,15 @@ class ClassArchive:
             self._remove_unused_archives()
 
     def make_later(self) -> bool:
-        """Begin to create the archive in a separate process of lowest priority, which outlives this
-        one. Returns False if it exists, has no room, has failed lately, or is being created."""
+        """Start a process of lowest priority that creates the archive, and outlives this one.
+
+        Returns whether it was started: not if the archive exists, has no room on the disk, could
+        not be made within the last day, or is being created.
+        """
         if self.is_sound() or self._has_failed_lately() or self._describe_full_disk():
             return False
         with suppress(OSError):
+            # The lock is only tested here: the process takes it itself.
             with _lock(self._folder, 0) as is_held:
                 if not is_held:
                     return False
@@ -131,7 +144,10 @@ class ClassArchive:
         return False
 
     def _describe_full_disk(self) -> str:
-        """A sentence if the disk has no room for an archive, else ""; Java would say nothing."""
+        """A sentence for the user if the disk has no room for an archive, else "".
+
+        Java itself would not say why it writes none.
+        """
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError:
@@ -144,15 +160,18 @@ class ClassArchive:
         )
 
     def _has_failed_lately(self) -> bool:
-        """Whether the creation has failed within a day."""
+        """Whether the archive could not be created within the last day, so that it is not tried."""
         try:
             return time.time() - self._failed.stat().st_mtime < _RETRY_AFTER_FAILURE_SECONDS
         except OSError:
             return False
 
     def _remove_unused_archives(self) -> None:
-        """Keep the archives that were used last, also of other Sparks and Javas, and remove what
-        killed processes have left."""
+        """Remove all archives but the few used last, and files that killed processes left.
+
+        Archives of other versions of Spark and Java are in the same folder, and count as well. The
+        time of a checksum's file is that of the archive's last use.
+        """
         by_last_use = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
         kept_names = {checksum.stem for checksum in by_last_use[:_MAX_ARCHIVES]}
         for file in self._folder.glob("spark-*.*"):
@@ -161,10 +180,11 @@ class ClassArchive:
 
 
 def class_archive(master: str = "local") -> ClassArchive | None:
-    """The archive for the Java that Spark will use.
+    """The class archive for the Java that Spark will use; it need not exist yet.
 
-    None: switched off for this master, without a folder for it, or Java would not use it
-    (`configuration_folder`). Raises SparkUnavailableError without a Java.
+    None if archives are switched off for this master, there is no folder for them, or Java would
+    ignore them, as it does beside a folder of Spark's configuration (`configuration_folder`).
+    Raises SparkUnavailableError if there is no Java.
     """
     if not switch.is_on(master) or configuration_folder() is not None:
         return None
@@ -180,7 +200,10 @@ _archive_for = cache(ClassArchive)
 
 
 def archives_folder() -> Path | None:
-    """The folder of the archives, created if necessary. None: there can be none."""
+    """The folder of the class archives, created if necessary.
+
+    None if it cannot be created, or archives are not supported on this system.
+    """
     folder = _name_archives_folder()
     try:
         if folder is not None:
@@ -191,7 +214,10 @@ def archives_folder() -> Path | None:
 
 
 def _name_archives_folder() -> Path | None:
-    """The folder that the variable names, else one in the user's cache. None: there is none."""
+    """The path of the class archives' folder: from `VARIABLE`, or else in the user's cache.
+
+    None on Windows, which lacks the locks that archives need, or if the user has no home folder.
+    """
     if os.name != "posix":
         return None
     named = os.environ.get(VARIABLE, "").strip()
@@ -203,9 +229,9 @@ def _name_archives_folder() -> Path | None:
 
 
 def remove_archives() -> int:
-    """Remove all archives, even when they are switched off.
+    """Remove all class archives of this user, even when archives are switched off.
 
-    Returns the number of archives. Raises ConfigError while one is being created.
+    Returns how many there were. Raises ConfigError while one is being created.
     """
     folder = _name_archives_folder()
     if folder is None or not folder.is_dir():
@@ -230,18 +256,23 @@ def _remove(path: Path) -> None:
 def configuration_folder() -> Path | None:
     """The folder of Spark's configuration, if there is one.
 
-    Spark puts it before its JARs in the class path, but Java uses an archive only for JARs.
+    Then no class archive is used: Spark puts the folder before its JARs in the class path, and Java
+    uses an archive only if that has nothing but JARs.
     """
     folder = Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf")
     return folder if folder.is_dir() else None
 
 
 def _spark_home() -> Path:
+    """The folder of Spark: SPARK_HOME, or else PySpark's own."""
     return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _fingerprint(java: Path, java_version: str) -> str:
-    """A digest of all that an archive depends on, also of what the JVM does not compare."""
+    """A digest of all that a class archive depends on, for its file's name.
+
+    It includes what the JVM does not compare itself, such as the output of `java -version`.
+    """
     home = _spark_home()
     parts = [str(java.resolve()), java_version, str(home)]
     for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
@@ -251,6 +282,7 @@ def _fingerprint(java: Path, java_version: str) -> str:
 
 
 def _only_this_user_writes(status: os.stat_result) -> bool:
+    """Whether only this user and root can write a file or folder with this status."""
     return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
 
 
@@ -265,7 +297,10 @@ def _crc32(file: Path) -> str:
 
 @contextmanager
 def _lock(folder: Path, seconds: float) -> Iterator[bool]:
-    """Lock the folder for changes; gives False if another process keeps the lock for `seconds`."""
+    """Lock the archives' folder for changes during the block, and yield whether that succeeded.
+
+    It yields False if another process keeps the lock for `seconds`.
+    """
     import fcntl
 
     deadline = time.monotonic() + seconds
@@ -283,7 +318,10 @@ def _lock(folder: Path, seconds: float) -> Iterator[bool]:
 
 
 def _run_training(file: Path) -> str:
-    """Run a typical job, with which the JVM writes the archive; returns why it failed, or ""."""
+    """Run a typical Spark job in another process, whose JVM then writes its classes to `file`.
+
+    Returns why there is no archive, or "" if there is one.
+    """
     with TemporaryFile() as log:
         with (
             subprocess.Popen(  # noqa: S603

@@ -47,16 +47,20 @@ _TOUCH_SECONDS = 3600.0
 
 
 def main() -> None:
-    """Import everything, then fork a process for each connection."""
+    """Import what Spark's Python workers need, then fork a process for each of them.
+
+    A worker is asked for, over a socket, by the shim: the small program that Spark starts in place
+    of Python. The server ends when its standard input does.
+    """
     # A request is one message: the shim's arguments, environment and folder as JSON, with the
-    # descriptors of its standard streams. The fork answers with its process id, waits for a word,
-    # and sends its exit code at its end.
+    # descriptors of its standard streams. The fork answers with its process id, waits for one byte
+    # (without it the shim has given up), and sends its exit code at its end.
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(sys.argv[1])
     folder = Path(sys.argv[1]).parent
     listener.listen(64)  # connections wait until the imports are done
     preload()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps the forks
     while True:
         ready, _, _ = select.select([0, listener.fileno()], [], [], _TOUCH_SECONDS)
         if 0 in ready:  # standard input has ended
@@ -77,14 +81,18 @@ def main() -> None:
 
 
 def _touch(folder: Path) -> None:
-    """Keep old-file cleaners from removing the folder of a query that runs for weeks."""
+    """Renew the times of the server's folder and its files, so that programs that clean up old
+    files do not remove them from a query that runs for weeks."""
     for path in (*folder.iterdir(), folder):
         with suppress(OSError):
             os.utime(path)
 
 
 def preload() -> None:
-    """Import the modules, and hide them from the collector, so that their pages stay shared."""
+    """Import the modules of Spark's workers, and hide their objects from the garbage collector.
+
+    A collection in a fork would write to the objects, and so copy memory that forks now share.
+    """
     for module in MODULES:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -93,7 +101,11 @@ def preload() -> None:
 
 
 def _serve(connection: socket.socket) -> int:
-    """Run the module that a shim asks for, as if in the shim's process; returns its exit code."""
+    """Run, in a fork of this server, the module that a shim asks for; returns its exit code.
+
+    The shim is the program that Spark starts in place of Python; this fork takes its streams,
+    environment and folder, so that the module runs as if in the shim's process.
+    """
     try:
         request, streams, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)
         arguments, environment, folder = json.loads(request)
@@ -102,11 +114,13 @@ def _serve(connection: socket.socket) -> int:
     except (OSError, ValueError):
         return 1
     if not accepted:
-        return 1  # the shim does the work itself
+        return 1  # the shim has given up waiting, and does the work itself
     _take_over(arguments, environment, folder, streams)
-    os.register_at_fork(after_in_child=connection.close)  # workers may live on after their daemon
+    # The module may fork workers that outlive it. They must not keep the connection open, by whose
+    # end the shim knows that the module has ended.
+    os.register_at_fork(after_in_child=connection.close)
     code = 1
-    try:
+    try:  # what Python does with a program and its exit
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
@@ -123,7 +137,8 @@ def _serve(connection: socket.socket) -> int:
 def _take_over(
     arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]
 ) -> None:
-    """Make this process like the shim's: its arguments, environment, folder and open streams."""
+    """Give this process the arguments, environment, folder and standard streams of the shim, the
+    program that Spark has started and that asks for this fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, received in enumerate(streams):
         os.dup2(received, standard)

@@ -21,7 +21,8 @@ _ANSWER_SECONDS = 8.0
 
 
 def main(python: str, server: str) -> None:
-    """Let the fork server run PySpark's module, or become the real Python.
+    """Run the command that Spark gives its Python: in a fork of the fork server, which has imported
+    PySpark already, or else by becoming the real Python.
 
     `python`: the path of the real one. `server`: the path of the fork server's socket.
     """
@@ -34,8 +35,8 @@ def main(python: str, server: str) -> None:
             request = json.dumps([arguments[1:], dict(os.environ), os.getcwd()])
             socket.send_fds(connection, [request.encode()], [0, 1, 2])
             pid = int(connection.recv(16))
-            connection.send(b"g")  # until then the other process uses nothing of ours
-        except (OSError, ValueError):  # also the end of the connection: no number
+            connection.send(b"g")  # go: only now the fork takes our streams and does the work
+        except (OSError, ValueError):  # ValueError: the connection has ended, without a number
             connection.close()
         else:
             sys.exit(_wait_for_exit(connection, pid))
@@ -43,10 +44,13 @@ def main(python: str, server: str) -> None:
 
 
 def _wait_for_exit(connection: socket.socket, pid: int) -> int:
-    """Wait for the end of the process that does the work, which also gets Spark's SIGTERM; returns
-    its exit code."""
+    """Wait until the fork that does this process's work ends, and return its exit code.
+
+    `pid`: the fork's. A SIGTERM, which Spark sends to this process, is passed on to it.
+    """
 
     def forward_signal(number: int, frame: FrameType | None) -> None:
+        """Pass a signal that this process got on to the fork; end if the fork has ended."""
         try:
             os.kill(pid, number)
         except ProcessLookupError:

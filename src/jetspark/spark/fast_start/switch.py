@@ -9,6 +9,9 @@ VARIABLE = "JETSPARK_FAST_START"
 
 
 def is_on(master: str = "local") -> bool:
-    """Whether Spark with this master starts faster."""
+    """Whether Spark with this master shall use what makes it start faster.
+
+    By default only a local one does; the environment variable `VARIABLE` may say on or off.
+    """
     chosen = os.environ.get(VARIABLE, "").strip().lower()
     return chosen != "off" and (chosen == "on" or master.startswith("local"))

@@ -37,14 +37,18 @@ _STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class ForkServer:
-    """A running fork server."""
+    """A running fork server: a process that has imported PySpark, and forks Spark's Python workers.
+
+    Its folder has its socket, and the shim: a program that Spark starts as its Python, and that
+    asks the server for a worker.
+    """
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @contextmanager
     def as_python(self) -> Iterator[None]:
-        """Make new sessions use the shim as their Python, in the block."""
+        """Make sessions that are started in the block use the server's shim as their Python."""
         before = {name: os.environ.get(name) for name in _PYTHON_VARIABLES}
         os.environ.update(dict.fromkeys(_PYTHON_VARIABLES, str(self.folder / "python")))
         try:
@@ -57,9 +61,9 @@ class ForkServer:
                     os.environ[name] = value
 
     def stop(self) -> None:
-        """Stop it. Its forks end with Spark, not with it."""
+        """Stop the server, and remove its folder. Workers that it has forked end with Spark."""
         assert self.process.stdin is not None  # noqa: S101
-        self.process.stdin.close()
+        self.process.stdin.close()  # at whose end the server ends
         try:
             self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -71,17 +75,18 @@ class ForkServer:
 def start_fork_server(
     folder: Path, master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
 ) -> ForkServer | None:
-    """Start a fork server in a private folder, which it makes unless it is there; None where Spark
-    must start its workers itself.
+    """Start a fork server, from which a new Spark session gets its Python workers quickly.
 
-    When an exception (such as a signal's) ends this call, the caller removes the folder.
+    Returns None where Spark must start its workers itself. `folder`: a private one, made unless it
+    exists; if an exception (such as a signal's) ends this call, the caller removes it. `master`,
+    `conf`: of the session. `log`: for what the server prints to standard error.
     """
     if not _can_fork_workers(master, conf):
         return None
     with suppress(OSError):
         folder.mkdir(0o700, exist_ok=True)
         shim, socket = folder / "python", str(folder / "s")
-        root = str(Path(__file__).parents[3])
+        root = str(Path(__file__).parents[3])  # the folder with the package, for the shim's import
         shim.write_text(_SHIM.format(python=sys.executable, root=root, socket=socket))
         shim.chmod(0o700)
         if os.access(shim, os.X_OK):  # not where the file system forbids it
@@ -129,7 +134,8 @@ def _start_process(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes
 
 
 def _is_own_spark(home: str | None) -> bool:
-    """Whether workers with this SPARK_HOME import the PySpark that is imported here."""
+    """Whether workers of the Spark in the folder `home` (SPARK_HOME) import the PySpark that is
+    imported here. True without one."""
     if not home:
         return True
     with suppress(OSError):

@@ -28,10 +28,11 @@ _POLL_INTERVAL = 0.1
 
 @contextmanager
 def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Keep runs in other processes from a checkpoint on this machine, during the block.
+    """Lock a checkpoint during the block, so that no query in another process uses it.
 
     The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
-    however the JVM ends. Raises ConfigError while another process has it.
+    however the JVM ends. A checkpoint on another file system is not locked. Raises ConfigError if
+    another process has the lock and keeps it for some seconds.
     """
     folder = local_path(checkpoint)
     if folder is None:
@@ -46,14 +47,14 @@ def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     file = _open_in_jvm(spark, path)
     try:
         deadline = time.monotonic() + _LOCK_TIMEOUT
-        while file.tryLock() is None:
+        while file.tryLock() is None:  # the JVM of a killed run may live a moment longer
             if time.monotonic() >= deadline:
                 holder = path.read_text("utf-8", "replace")
                 raise ConfigError(
                     f"Another run ({holder}) uses {checkpoint}: stop it first, or let it end."
                 )
             time.sleep(_POLL_INTERVAL)
-        file.truncate(0)
+        file.truncate(0)  # then the file names the process that has the lock, for messages
         holder = f"process {os.getpid()} on {socket.gethostname()}"
         jvm: Any = spark._jvm
         file.write(jvm.java.nio.ByteBuffer.wrap(bytearray(holder.encode())))
@@ -64,10 +65,10 @@ def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
 
 
 def _check_is_own_file(path: Path) -> None:
-    """Raise ConfigError for a lock's path that is, or is behind, a link.
+    """Raise ConfigError if the path of a lock's file leads, by a link, to a file elsewhere.
 
-    By default the checkpoint is in the table's folder, where others may write, and what they link
-    there would be emptied.
+    Taking the lock empties the file. By default the checkpoint is in the table's folder, where
+    others may write, so a link that they put there could have us empty any file of this user.
     """
     folder = path.parent
     if folder.name == CHECKPOINT_IN_TABLE and folder.is_symlink():
@@ -85,7 +86,10 @@ def _check_is_own_file(path: Path) -> None:
 
 
 def _open_in_jvm(spark: SparkSession, path: Path) -> Any:
-    """Open a FileChannel of Java to a file, which is created if it is missing; follows no link."""
+    """Open a file in the JVM, as a FileChannel of Java, which can lock it.
+
+    The file is created if it is missing; a symbolic link is not followed.
+    """
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
     options = jvm.java.util.HashSet()
@@ -101,7 +105,10 @@ def _open_in_jvm(spark: SparkSession, path: Path) -> Any:
 
 
 def is_in_use(folder: str) -> bool:
-    """Whether a run in another process has locked the checkpoint; True if that is not known."""
+    """Whether a query in another process has locked the checkpoint in this folder.
+
+    True, to be safe, if that cannot be known, as for a checkpoint without the lock's file.
+    """
     try:
         import fcntl
 

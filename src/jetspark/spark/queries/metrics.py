@@ -56,6 +56,8 @@ _STALL_BATCHES = 3
 
 
 class _Sample(NamedTuple):
+    """One value of a metric for Prometheus, with the values of its labels."""
+
     metric: metrics.Metric
     labels: tuple[str, ...]
     value: float
@@ -63,7 +65,7 @@ class _Sample(NamedTuple):
 
 @dataclass
 class _QueryState:
-    """The known figures of one query."""
+    """What is known about one running query, for its metrics and for probes of its health."""
 
     query: StreamingQuery
     progress: QueryProgress
@@ -75,8 +77,9 @@ class _QueryState:
     """Seconds from one batch to the next, by its trigger."""
     restarts: int = 0
     positions: dict[str, int] = field(default_factory=dict)
-    """The next sequence by stream."""
+    """By stream, the next sequence that the query will read."""
     ends: dict[str, int] = field(default_factory=dict)
+    """By stream, the sequence that its next message will have."""
     oldest: dict[str, int] = field(default_factory=dict)
     """The time of the first unread message, in nanoseconds, of streams with such a one."""
     unread_since: dict[str, int] = field(default_factory=dict)
@@ -85,19 +88,22 @@ class _QueryState:
     unreachable: str = ""
     """Why a server cannot be asked; empty if it can."""
     totals: Totals | None = None
+    """What the query has written since it began; None if its checkpoint is on another machine."""
     durations: Durations = field(default_factory=Durations)
     last_batch_seconds: float = 0.0
     is_active: bool = True
     last_progress: object = None
-    """The positions and the count of batches, or of rows, at `progressed_at`."""
+    """The positions and the count of batches, or of rows, at `progressed_at`: only compared."""
     progressed_at: float = field(default_factory=time.monotonic)
+    """When the query last got on, or had nothing to read, on the monotonic clock."""
 
     def refresh(self) -> None:
-        """Bring all figures up to date."""
+        """Bring the query's figures up to date, from Spark, the checkpoint and the servers."""
         self.is_active = self.query.isActive
+        # The durations are taken out of the list, to which another thread may add meanwhile.
         durations = self.progress.durations[:]
         del self.progress.durations[: len(durations)]
-        for self.last_batch_seconds in durations:
+        for self.last_batch_seconds in durations:  # after the loop: that of the last batch
             self.durations.add(self.last_batch_seconds)
         self.read_checkpoint()
         for source in self.sources:
@@ -107,13 +113,15 @@ class _QueryState:
                 self.unreachable = ""
             except (JetsparkError, OSError) as error:
                 self.unreachable = str(error)
+        # During the first batch, which may be long, the rows that it has read count as progress.
         progress = self.positions, self.progress.batches or self.rows_in_progress.count()
         has_nothing_to_read = bool(self.positions) and not any(self.lag().values())
         if progress != self.last_progress or has_nothing_to_read:
             self.last_progress, self.progressed_at = progress, time.monotonic()
 
     def lag(self) -> dict[str, int]:
-        """The lag in sequences by stream."""
+        """By stream, the number of sequences that the query has not read yet."""
+        # A copy, since another thread may add streams meanwhile.
         return {
             name: max(0, end - self.positions[name])
             for name, end in self.ends.copy().items()
@@ -121,8 +129,11 @@ class _QueryState:
         }
 
     def read_checkpoint(self) -> None:
-        """Read the finished positions and the totals from the checkpoint's files on this machine,
-        which are cheap enough for each scrape; without them, from Spark's reports."""
+        """Bring the query's positions and totals up to date from its checkpoint's files.
+
+        These are cheap enough to read for each scrape. If they are not on this machine, the
+        positions come from Spark's reports.
+        """
         if self.folder is None or (finished := finished_offsets(self.folder)) is None:
             self.positions = dict(self.progress.ends)
             return
@@ -132,14 +143,16 @@ class _QueryState:
         }
         bound = "next" if finished.is_committed else "start"
         self.positions = {name: offset[bound] for name, offset in streams.items()}
-        # The stream's last message when the batch was planned, as far as the batch has it.
+        # The sequence and time of the stream's last message when the batch was planned. If it has
+        # been read, all unread messages are newer.
         lasts = {name: offset.get("last", (0, 0)) for name, offset in streams.items()}
         self.unread_since = {
             name: ns for name, (seq, ns) in lasts.items() if seq < self.positions[name]
         }
 
     def _refresh_streams(self, api: StreamAPI, source: SourceOptions) -> None:
-        """Ask where the streams end, and when the first unread message was stored."""
+        """Ask the servers where a source's streams end, and when the first unread message of each
+        was stored."""
         names = [name for name in self.positions if source.stream_pattern or name in source.streams]
         facts, _ = fetch_stream_facts(api, names or source.streams, not_found_for=0.0)
         for name, stream in facts.items():
@@ -153,7 +166,10 @@ class _QueryState:
     def _time_of_first_unread(
         self, api: StreamAPI, source: SourceOptions, facts: StreamFacts
     ) -> int | None:
-        """When the first unread message was stored, in nanoseconds; None without such a one."""
+        """When a stream's first message that the query has not read was stored, in nanoseconds.
+
+        None if the query has read all messages, or its position is not known.
+        """
         position = self.positions.get(facts.name)
         if position is None or position >= tail(facts) or not facts.messages:
             return None
@@ -162,11 +178,12 @@ class _QueryState:
         return None if message is None else parse_isotime(message.time)
 
     def not_ready(self) -> Iterator[str]:
-        """The reasons for which the query is not getting on."""
+        """Yield the reasons, as texts, why the query is not getting on; none if it is."""
         if not self.is_active:
             yield "the query has ended"
         if self.unreachable:
             yield self.unreachable
+        # A slow trigger, or long batches, are no stall.
         timeout = max(
             _STALL_INTERVALS * self.interval,
             _STALL_SECONDS,
@@ -176,12 +193,14 @@ class _QueryState:
             yield f"no progress for {waited:.0f} s, though there are messages to read"
 
     def samples(self, name: str) -> Iterator[_Sample]:
-        """The values of all metrics but the durations; `name`: the query's."""
+        """Yield the query's values of all metrics but the durations; `name`: its label."""
         time_ns = time.time_ns()
         for stream, position in self.positions.items():
-            yield _Sample(metrics.POSITION, (name, stream), position - 1)
+            yield _Sample(metrics.POSITION, (name, stream), position - 1)  # the last one read
         for stream, lag in self.lag().items():
             yield _Sample(metrics.LAG, (name, stream), lag)
+            # When the first unread message was stored, as a server last told, but not before a
+            # message that was read since.
             since = max(self.oldest.get(stream, time_ns), self.unread_since.get(stream, 0))
             yield _Sample(metrics.LAG_TIME, (name, stream), max(0, time_ns - since) / 1e9)
         written = self.progress if self.totals is None else self.totals
@@ -205,7 +224,7 @@ class _QueryState:
 
 @dataclass
 class _BatchState:
-    """The rows of one batch that belongs to no query."""
+    """The rows of one batch job, such as a replay, which belongs to no streaming query."""
 
     name: str
     rows_of_session: RowsInProgress
@@ -215,30 +234,35 @@ class _BatchState:
 
 
 class QueryMetrics:
-    """The figures of one command's queries, or of all queries of a session."""
+    """Metrics for Prometheus, and the health, of the queries that one command follows, or of all
+    queries of a session. A thread refreshes them while `exporting`."""
 
     def __init__(self, lost: Callable[[], Mapping[str, int]] = dict) -> None:
-        """`lost`: returns the counts of lost messages by stream."""
+        """`lost`: called for each scrape, returns by stream how many messages were lost."""
         self._lost = lost
         self._spark: SparkSession | None = None
         self._followed: dict[str, _QueryState] = {}
         self._session: Any = None  # the JVM's
         self._batch: _BatchState | None = None
-        self._tasks = self._failed_tasks = 0
+        self._tasks = self._failed_tasks = 0  # of the session, since it began
         self._refresh_wanted, self._refreshed, self._stop = (threading.Event() for _ in range(3))
         self._fresh_until = 0.0
 
     def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
-        """Follow a query from now on, in place of one of this name that has ended."""
+        """Have metrics of a query from now on, under this name.
+
+        It replaces an earlier query of the name, which has ended and counts as restarted.
+        `progress`: totals of the query, which the caller updates.
+        """
         execution: Any = query._jsq.streamingQuery()
         interval = re.search(r"\((\d+)\)", execution.trigger().toString())  # ProcessingTime…(5000)
         state = _QueryState(
-            query,
-            progress,
-            list(sources_in(execution.analyzedPlan())),
-            local_path(execution.resolvedCheckpointRoot()),
-            RowsInProgress(query),
-            0.0 if interval is None else int(interval[1]) / 1000,
+            query=query,
+            progress=progress,
+            sources=list(sources_in(execution.analyzedPlan())),
+            folder=local_path(execution.resolvedCheckpointRoot()),
+            rows_in_progress=RowsInProgress(query),
+            interval=0.0 if interval is None else int(interval[1]) / 1000,
         )
         if (before := self._followed.get(name)) is not None:
             state.restarts = before.restarts + 1
@@ -247,15 +271,15 @@ class QueryMetrics:
         self._session = query._jsq.sparkSession()
 
     def follow_all(self, spark: SparkSession) -> None:
-        """Follow all queries of a session from now on."""
+        """Have metrics of all queries of a session from now on."""
         self._spark, self._session = spark, spark._jsparkSession
 
     @contextmanager
     def batch(self, name: str, spark: SparkSession) -> Iterator[None]:
-        """Follow the one batch, of no query, that a session has in the block."""
+        """Have metrics of the batch job, no streaming query, that a session runs in the block."""
         self._session = spark._jsparkSession
-        rows = RowsInProgress(None, self._session)
-        self._batch = _BatchState(name, rows, rows.count())
+        rows = RowsInProgress(query=None, session=self._session)
+        self._batch = _BatchState(name, rows_of_session=rows, rows_before=rows.count())
         try:
             yield
         finally:
@@ -263,7 +287,7 @@ class QueryMetrics:
 
     @contextmanager
     def exporting(self) -> Iterator[None]:
-        """Give all figures to Prometheus during the block."""
+        """Have Prometheus collect the metrics during the block; a thread refreshes them."""
         thread = threading.Thread(
             target=self._refresh_when_wanted, name="jetspark-lag", daemon=True
         )
@@ -275,11 +299,14 @@ class QueryMetrics:
                 self.stop_refreshing()
 
     def stop_refreshing(self) -> None:
-        """Leave the figures as they are, before Spark ends."""
+        """Leave the metrics as they are from now on, since Spark is about to end."""
         self._stop.set()
 
     def _refresh_when_wanted(self) -> None:
-        """Refresh the figures whenever a reader asks for it, and every ten seconds."""
+        """Refresh the metrics whenever a scrape or probe wants it, and every ten seconds.
+
+        Runs in a thread of its own, until `stop_refreshing`.
+        """
         while not self._stop.is_set():
             self._refresh_wanted.clear()
             try:
@@ -288,17 +315,21 @@ class QueryMetrics:
                 logger.debug("The queries' figures are not known: %s", error)
             self._fresh_until = time.monotonic() + _FRESH_SECONDS
             self._refreshed.set()
-            self._refresh_wanted.wait(5 * _FRESH_SECONDS)  # before Spark forgets its reports
+            # Spark keeps only its latest reports, so they are read at least this often.
+            self._refresh_wanted.wait(5 * _FRESH_SECONDS)
 
     def _refresh_if_stale(self) -> None:
-        """Wait, but not for long, until the figures are new enough."""
+        """Have the thread refresh the metrics if they are old, and wait for that a short time.
+
+        A server may be silent for longer; then the caller gets the old figures.
+        """
         if time.monotonic() >= self._fresh_until and not self._stop.is_set():
             self._refreshed.clear()
             self._refresh_wanted.set()
-            self._refreshed.wait(_CALL_TIMEOUT)  # a server may be silent for longer
+            self._refreshed.wait(_CALL_TIMEOUT)
 
     def _refresh(self) -> None:
-        """Bring the figures of all queries, and of the session's tasks, up to date."""
+        """Bring the metrics of all followed queries, and of the session's tasks, up to date."""
         if self._spark is not None:
             self._find_queries(self._spark)
         for state in list(self._followed.values()):
@@ -312,7 +343,7 @@ class QueryMetrics:
             self._failed_tasks = sum(executor.failedTasks() for executor in executors)
 
     def _find_queries(self, spark: SparkSession) -> None:
-        """Follow the queries of a session, where nobody else updates their progress."""
+        """Follow the queries that now run in a session, and no others; update their progress."""
         active = {query.name or str(query.id): query for query in spark.streams.active}
         for name, query in active.items():
             before = self._followed.get(name)
@@ -326,7 +357,7 @@ class QueryMetrics:
             del self._followed[name]
 
     def not_ready(self) -> list[str]:
-        """The reasons for which queries are not getting on."""
+        """The reasons why queries are not getting on, for a probe; empty if all are."""
         self._refresh_if_stale()
         if not self._followed and self._batch is None:
             return ["no query is running yet"]
@@ -339,7 +370,7 @@ class QueryMetrics:
     # -- for Prometheus ----------------------------------------------------------------------
 
     def _collect(self) -> Iterator[Family]:
-        """The values of all metrics now."""
+        """Yield all metrics with their present values, when Prometheus asks for them."""
         self._refresh_if_stale()
         durations = family(metrics.BATCH)
         samples = [
@@ -347,7 +378,7 @@ class QueryMetrics:
             _Sample(metrics.FAILED_TASKS, (), self._failed_tasks),
         ]
         for name, state in dict(self._followed).items():
-            state.read_checkpoint()
+            state.read_checkpoint()  # cheap enough for each scrape, and newer
             samples += state.samples(name)
             state.durations.give(durations, [name])
         if (batch := self._batch) is not None:
@@ -369,7 +400,12 @@ def served(
     alive: Callable[[], list[str]] = list,
     lost: Callable[[], Mapping[str, int]] = dict,
 ) -> Iterator[QueryMetrics]:
-    """Serve figures of queries in the block, and probes with them (`metrics.endpoint.serving`)."""
+    """Serve metrics of queries over HTTP in the block, and probes of their health.
+
+    `address`: see `metrics.endpoint.serving`; `alive`: returns reasons why the program is not
+    alive; `lost`: returns by stream how many messages were lost. Yields the metrics, which the
+    caller tells what to follow.
+    """
     figures = QueryMetrics(lost)
     with serving(address, Health(figures.not_ready, alive)), figures.exporting():
         yield figures

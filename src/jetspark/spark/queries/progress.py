@@ -21,21 +21,25 @@ _MAX_DURATIONS = 1000
 
 
 def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
-    """Lag in sequences by stream of one progress report; None if the report does not have it."""
+    """By stream, how many sequences a query had not read yet, from one of Spark's progress reports.
+
+    None if the report does not tell, as for other sources.
+    """
     lag: dict[str, int] = {}
     for source in report["sources"]:
         end, latest = parse_streams(source["endOffset"]), parse_streams(source["latestOffset"])
         if not end:
             continue
         for name, stream in latest.items():
-            # The lag of a stream that a pattern just found is its whole content.
+            # A pattern has just found this stream, of which nothing was read.
             read = end[name]["next"] if name in end else 1
             lag[name] = lag.get(name, 0) + max(0, stream["next"] - read)
     return lag or None
 
 
 def total_lag(report: Mapping[str, Any]) -> int | None:
-    """Lag in sequences of one progress report, all streams together."""
+    """How many sequences of all streams a query had not read yet, from one of Spark's progress
+    reports; None if the report does not tell."""
     lag = lag_by_stream(report)
     return None if lag is None else sum(lag.values())
 
@@ -56,7 +60,10 @@ class BatchFigures(NamedTuple):
 
 
 def read_figures(report: Mapping[str, Any]) -> BatchFigures:
-    """The figures of the batch of one progress report."""
+    """What a micro-batch has written, and how fast, from Spark's progress report about it.
+
+    Tasks of `ingest` return files instead of rows, so there the rows are in an observed metric.
+    """
     input_rows = report["numInputRows"]
     metrics = (report.get("observedMetrics") or {}).get(WRITTEN_METRIC)
     if metrics is None or not input_rows:
@@ -68,7 +75,10 @@ def read_figures(report: Mapping[str, Any]) -> BatchFigures:
 
 
 def parse_streams(offset: Any) -> dict[str, Any]:
-    """The streams of our source's offset, a document or its JSON; empty for another source's."""
+    """By stream, the positions in an offset of the source jetstream; empty for another source's.
+
+    `offset`: Spark's document, or its JSON.
+    """
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -80,14 +90,14 @@ def parse_streams(offset: Any) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class QueryProgress:
-    """The totals of a running query, from Spark's progress reports."""
+    """Totals of a running query, added up from Spark's progress reports at each `update`."""
 
     rows: int = 0
     """Rows written since the start."""
     rows_per_second: float = 0.0
     """Rows per second of the last batch with rows."""
     lag: int | None = None
-    """Sequences in the stream after the last batch, at that time."""
+    """Sequences not read by the last batch, in all streams; None if it is not known."""
     quarantined: int = 0
     """Records quarantined since the start."""
     left_out: int = 0
@@ -99,9 +109,13 @@ class QueryProgress:
     ends: dict[str, int] = field(default_factory=dict)
     """The next sequence of each stream after the last batch."""
     _last_batch: int = -1
+    """The number of the last batch that is in the totals."""
 
     def update(self, query: StreamingQuery) -> bool:
-        """Add new reports of batches with rows; returns whether there were any."""
+        """Add the batches that the query has finished since the last call to the totals.
+
+        Returns whether there were any; batches without rows do not count.
+        """
         batches_before = self.batches
         for report in query.recentProgress:
             if report["batchId"] <= self._last_batch or not report["numInputRows"]:
@@ -125,7 +139,7 @@ class QueryProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueryLag:
-    """One query after one batch."""
+    """How far behind its streams one query is after one batch."""
 
     query: str
     """The query's name, or its id when it has none."""
@@ -145,9 +159,11 @@ class LagListener(listener.StreamingQueryListener):
     """
 
     def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
+        """`callback`: gets the lag after each batch of each query."""
         self._callback = callback
         self._latest: dict[str, QueryLag] = {}
         self._names: dict[str, str] = {}
+        """By id, the name of each running query, or its id when it has none."""
 
     @property
     def latest(self) -> dict[str, QueryLag]:
@@ -160,6 +176,7 @@ class LagListener(listener.StreamingQueryListener):
         self._names[str(event.id)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
+        """Log a finished batch of a query that reads from JetStream; pass it to the callback."""
         report = json.loads(event.progress.json)
         if (lag := lag_by_stream(report)) is None:
             return
@@ -175,7 +192,7 @@ class LagListener(listener.StreamingQueryListener):
                 logger.exception("The lag callback failed")
 
     def onQueryIdle(self, event: listener.QueryIdleEvent) -> None:
-        """Nothing new."""
+        """Nothing to do: an idle query has no new batch."""
 
     def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
         self._latest.pop(self._names.pop(str(event.id), ""), None)

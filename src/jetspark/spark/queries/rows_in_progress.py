@@ -32,7 +32,8 @@ _folder: Path | None = None
 
 @contextmanager
 def collecting_in(folder: Path) -> Iterator[None]:
-    """Collect tasks' reports in a new folder, during the block or until `stop_collecting`."""
+    """Have the tasks of this program's queries count their rows in files of a new folder, during
+    the block or until `stop_collecting`."""
     global _folder
     folder.mkdir()
     _folder = folder
@@ -43,7 +44,7 @@ def collecting_in(folder: Path) -> Iterator[None]:
 
 
 def stop_collecting() -> None:
-    """Remove the folder, so that tasks stop to report."""
+    """Remove the folder in which tasks count their rows, so that they stop counting."""
     global _folder
     folder, _folder = _folder, None
     if folder is not None:
@@ -51,31 +52,40 @@ def stop_collecting() -> None:
 
 
 def report_folder() -> str | None:
-    """The folder to name to tasks; None if nobody waits for their rows."""
+    """The folder in which tasks shall count their rows; None if nobody wants the counts."""
     return None if _folder is None else str(_folder)
 
 
 def read_reported_rows(query: str) -> int:
-    """The rows that a query's tasks have reported, also those of attempts that failed."""
+    """How many rows the tasks of a query, by its id, have counted so far; 0 if nobody collects.
+
+    Rows of attempts that failed count, too.
+    """
     if _folder is None:
         return 0
     try:
         content = Path(_folder, query).read_bytes()
     except OSError:
         return 0
+    # A task may be writing its count just now.
     complete = len(content) - len(content) % _COUNT.size
     return sum(count for (count,) in _COUNT.iter_unpack(content[:complete]))
 
 
 @contextmanager
 def reporting(folder: str | None, query: str | None) -> Iterator[Callable[[int], None]]:
-    """Give a task a function that reports so many more rows; without a folder, to nobody."""
+    """Yield a function with which a task reports that it has read so many more rows.
+
+    `folder`: from `report_folder`; None, or a folder that cannot be written: the function does
+    nothing. `query`: the query's id.
+    """
     file = None
     if folder is not None and query is not None:
         with suppress(OSError):
             file = os.open(Path(folder, query), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def report(rows: int) -> None:
+        """Append so many rows to the query's file; a count that cannot be written is left out."""
         if file is not None:
             with suppress(OSError):
                 os.write(file, _COUNT.pack(rows))  # one write, so that counts do not mix
@@ -88,33 +98,41 @@ def reporting(folder: str | None, query: str | None) -> Iterator[Callable[[int],
 
 
 class RowsInProgress:
-    """The rows that a query's first batch has read so far, or without a query all that a session,
-    the JVM's, has read, also of files. Not for Spark Connect."""
+    """Counts the rows that a running batch has read so far: for a query, in its first batch;
+    without a query, in everything that a session has run, also from files.
+
+    Not for Spark Connect.
+    """
 
     def __init__(self, query: StreamingQuery | None, session: Any = None) -> None:
+        """`session`: the JVM's session; only needed without a query."""
         if query is not None:
             session = query._jsq.sparkSession()
         self._store: Any = session.sharedState().statusStore()
         self._query = "" if query is None else str(query.id)
+        # Spark names the run in the description of each execution; "" is in every one.
         self._run = "" if query is None else f"runId = {query.runId}"
         self._node_names = (*_SCAN_NODES, "Scan ") if query is None else _SCAN_NODES
         self._scans: dict[int, list[int]] = {}
         """The accumulators of scanned rows, by execution; a batch has several executions."""
 
     def count(self) -> int:
-        """The rows so far; 0 before the batch has begun."""
+        """How many rows were read so far, by the tasks' reports or else Spark's user interface."""
         from py4j.protocol import Py4JJavaError  # not for tasks, which only report
 
         if rows := read_reported_rows(self._query):
             return rows
-        with suppress(Py4JJavaError):  # what Spark has just dropped
+        with suppress(Py4JJavaError):  # for an execution that Spark has just dropped from its list
             for execution in iterate_scala(self._store.executionsList()):
                 if self._run in execution.description():
                     rows += self._count_scanned(execution.executionId())
         return rows
 
     def _count_scanned(self, execution: int) -> int:
-        """The rows that an execution's scans have read, as Spark's user interface shows them."""
+        """The rows that one execution, by its id, has read, as Spark's user interface shows them.
+
+        The nodes of its plan that read are looked up once, and remembered.
+        """
         if execution not in self._scans:
             self._scans[execution] = [
                 metric.accumulatorId()

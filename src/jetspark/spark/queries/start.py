@@ -34,9 +34,10 @@ _MAX_STARTS = 4
 
 
 def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str]:
-    """The options of a source, for a query that `start_writing` starts. Raises ConfigError.
+    """The user's options of a source, adapted for a query that `start_writing` starts.
 
-    `follow`: whether the query goes on until it is stopped.
+    `follow`: whether the query goes on until it is stopped; then options for its end raise
+    ConfigError. Otherwise Spark before 4.2 needs the option `availableNow`.
     """
     names = set(map(str.casefold, options))
     for ending in ENDINGS if follow else ():
@@ -50,9 +51,10 @@ def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str
 def start_writing(
     spark: SparkSession, writer: DataStreamWriter, checkpoint: str, interval: float | None
 ) -> StreamingQuery:
-    """Start a query that reads every `interval` seconds; None: it ends with what is there now.
+    """Start a streaming query that reads every `interval` seconds, or with None ends when it has
+    read what is there now.
 
-    Raises Spark's errors.
+    `checkpoint`: the query's, which `writer` also has as an option. Raises Spark's errors.
     """
     if interval is not None:
         writer = writer.trigger(processingTime=f"{interval} seconds")
@@ -97,7 +99,10 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 def with_quick_checkpoint(
     spark: SparkSession, checkpoint: str, start: Callable[[], StreamingQuery]
 ) -> Callable[[], StreamingQuery]:
-    """A function that starts the same query as `start`, if possible with a faster checkpoint.
+    """Return a function that starts the same query as `start`, but writes its checkpoint faster.
+
+    It is `start` itself where that is not possible. Also removes at once what a start that was
+    killed has left in the checkpoint, if it is on this machine.
 
     On a local disk Hadoop's FileSystem does the same as its FileContext, Spark's default, which
     starts twenty processes for each micro-batch. Elsewhere FileContext may be the only one that
@@ -116,6 +121,7 @@ def with_quick_checkpoint(
         return start
 
     def start_quickly() -> StreamingQuery:
+        """Start the query while the session has the setting for the faster checkpoint."""
         spark.conf.set(SETTING, BY_FILE_SYSTEM)
         try:
             return start()  # the query has its own copy of the session's settings
@@ -129,7 +135,10 @@ def with_quick_checkpoint(
 
 
 def query_of(spark: SparkSession, checkpoint: str) -> str | None:
-    """The id of a checkpoint's query, on any file system that Spark reaches; None for a new one."""
+    """Read the id of a checkpoint's query, from any file system that Spark reaches.
+
+    None for a new checkpoint.
+    """
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
     files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -152,8 +161,11 @@ def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions]:
 
 
 def sources_in(plan: Any) -> Iterator[SourceOptions]:
-    """The options of each source in a plan of the JVM, also of a running query, whose source may be
-    `jetspark-direct`."""
+    """Yield the options of each jetstream source in a query's plan, an object of the JVM.
+
+    In `ingest` the source is called `jetspark-direct`, and has options `into.…` of its target,
+    which are left out.
+    """
     leaves = plan.collectLeaves().distinct()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)

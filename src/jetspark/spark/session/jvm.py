@@ -42,9 +42,10 @@ last_jvm: subprocess.Popen[bytes] | None = None
 
 
 class WrongSettingError(SparkUnavailableError):
-    """One of the caller's settings prevented Spark's start."""
+    """One of the caller's settings has a value with which Spark does not start."""
 
     def __init__(self, setting: str, reason: str) -> None:
+        """`setting`: its name; `reason`: what is wrong with it, for the user."""
         super().__init__(f"{setting}: {reason}")
         self.setting = setting
         self.reason = reason
@@ -52,7 +53,10 @@ class WrongSettingError(SparkUnavailableError):
 
 @dataclass
 class SessionStart:
-    """Starts a JVM with a session."""
+    """Starts a JVM with a Spark session in a thread, so that it can be ended at any moment.
+
+    For one start only: create it, then call `session`.
+    """
 
     builder: SparkSession.Builder
     log_file: Path | None
@@ -66,11 +70,15 @@ class SessionStart:
     _started: Future[SparkSession] = field(default_factory=Future)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_wanted: bool = True
+    """False once the caller no longer waits, so that a JVM that starts then is ended."""
     _jvm: subprocess.Popen[bytes] | None = None
 
     def session(self) -> SparkSession:
-        """The session. Raises SparkUnavailableError; after an exception that interrupts the wait,
-        nothing is left running."""
+        """Start the JVM, wait for its session, and return it.
+
+        Raises SparkUnavailableError with Spark's reason, as WrongSettingError if one of the
+        caller's settings is to blame. After any error, such as an interrupt, no JVM is left.
+        """
         log_start = self.log_file.stat().st_size if self.log_file and self.log_file.exists() else 0
         thread = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
         try:
@@ -79,7 +87,7 @@ class SessionStart:
             failure = self._started.exception()
             if failure is None:
                 activate_session(self._started.result())
-        except BaseException:
+        except BaseException:  # such as KeyboardInterrupt
             with self._lock:
                 self._is_wanted = False
             if self._jvm is not None:
@@ -105,7 +113,8 @@ class SessionStart:
         raise SparkUnavailableError(reason) from failure
 
     def _start(self) -> None:
-        """Start the JVM and the session; runs in a thread, and gives its result to `_started`."""
+        """Start the JVM and the session in a thread; the future `_started` gets the session, or the
+        error."""
         try:
             with (
                 open_log(self.log_file) as log,
@@ -113,7 +122,8 @@ class SessionStart:
             ):
                 session = self.builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
-            # Otherwise the first query would create it, and fail for a wrong setting of SQL.
+            # This creates the session's state now. Otherwise the first query would, and fail for a
+            # wrong setting of SQL.
             session._jsparkSession.sessionState()
             self._started.set_result(session)
         except BaseException as failure:
@@ -122,9 +132,12 @@ class SessionStart:
     def _launch(
         self, log: IO[bytes] | None, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
-        """Start the JVM's process, with the arguments of Popen that PySpark gives."""
+        """Start the JVM's process in its own process group; called by PySpark in place of Popen.
+
+        `arguments`, `options`: what PySpark would pass to Popen.
+        """
         if log is not None:
-            options["stderr"] = log  # for sinks that print to standard output
+            options["stderr"] = log  # not standard output, to which sinks may print rows
         if self.options:
             # Spark's script passes this variable to the JVM, before the configuration's options.
             quoted = [f'"{option}"' for option in self.options]
@@ -148,21 +161,28 @@ class SessionStart:
 
 
 def open_log(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
-    """The log, which only this user can read if it is new: it may have rows in it."""
+    """Open the file to which a JVM prints, to append to it.
+
+    `log_file`: None if the JVM prints to standard error; then nothing is opened. A new file can be
+    read only by this user, since it may have rows in it.
+    """
     if log_file is None:
         return nullcontext()
     return open(log_file, "ab", opener=partial(os.open, mode=0o600))
 
 
 def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
-    """Spark's command with its settings in a file, which only this user can read: whoever is on the
-    machine sees the arguments of all processes."""
+    """Change the command that starts Spark so that its settings are in `file`, not in arguments.
+
+    Every user of the machine sees the arguments of all processes, and settings may be secret; only
+    this user can read the file. Returns the new command, or the same if there are no settings.
+    """
     remaining, settings = list(command), list[str]()
     while "--conf" in remaining:
         index = remaining.index("--conf")
         settings.append(remaining[index + 1])
         del remaining[index : index + 2]
-    if not settings or "--properties-file" in remaining:  # of which Spark takes only one
+    if not settings or "--properties-file" in remaining:  # Spark takes only one such file
         return list(command)
     with open(file, "w", encoding="utf-8", opener=partial(os.open, mode=0o600)) as properties:
         for name, _, value in (setting.partition("=") for setting in settings):
@@ -171,14 +191,17 @@ def _move_settings_to_file(command: Sequence[str], file: Path) -> list[str]:
 
 
 def _escape_property(text: str) -> str:
-    """A name or value for a properties file of Java, in which special characters are \\uXXXX."""
+    """Escape a name or value for a properties file of Java: special characters as \\uXXXX."""
     return re.sub(
         r"[^\w.\-/\U00010000-\U0010ffff]", lambda character: f"\\u{ord(character[0]):04x}", text
     )
 
 
 def read_end_reason(log_file: Path | None, start: int = 0) -> str:
-    """Why a JVM ended, according to its log from byte `start` on; empty if that has no reason."""
+    """Find the reason why a JVM ended in what it has logged since byte `start` of its log.
+
+    Empty if the log does not tell.
+    """
     if log_file is None or not log_file.exists():
         return ""
     match = _END_REASON.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
@@ -186,15 +209,22 @@ def read_end_reason(log_file: Path | None, start: int = 0) -> str:
 
 
 def activate_session(session: SparkSession) -> None:
-    """Make the session active, since Spark finds Python's formats through the thread's session."""
+    """Make the session the active one of this thread in the JVM.
+
+    Through it Spark finds data sources that are written in Python.
+    """
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def forget_gateway() -> None:
-    """Drop PySpark's link to the JVM before that ends."""
+    """Drop PySpark's link to the JVM, which is about to end, so that a new session can be started.
+
+    Otherwise Py4J would print errors about the lost link.
+    """
     if SparkContext._gateway is not None:
-        # Otherwise Py4J's thread for garbage sends commands, and prints a traceback for each.
+        # Py4J has a thread that sends commands for objects that are no longer used. It would print
+        # a traceback for each.
         SparkContext._gateway._gateway_client.is_connected = False
         with suppress(Exception):
             SparkContext._gateway.shutdown()
@@ -203,7 +233,7 @@ def forget_gateway() -> None:
 
 
 def kill_jvm(jvm: subprocess.Popen[bytes]) -> None:
-    """End the JVM and everything that it started, if it is running."""
+    """Kill the JVM and all processes that it started, unless it has ended; wait for its end."""
     if jvm.poll() is None:
         with suppress(ProcessLookupError):
             if os.name == "posix":
@@ -215,9 +245,9 @@ def kill_jvm(jvm: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _replace_popen(function: Any) -> Iterator[None]:
-    """Let PySpark start its JVM with this function in place of Popen, during the block.
+    """Have PySpark call this function in place of Popen to start its JVM, during the block.
 
-    There is no other way to get hold of the process.
+    There is no other way to learn the process that PySpark starts.
     """
     module: Any = java_gateway
     before, module.Popen = module.Popen, function

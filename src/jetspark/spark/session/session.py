@@ -54,7 +54,7 @@ _SOCKET_NAME_BYTES, _MAX_SOCKET_PATH_BYTES = 45, 100
 
 @dataclass(frozen=True)
 class _OpenSession:
-    """What belongs to the session that is open now."""
+    """The session that is open now, what it was started with, and what ends with it."""
 
     session: SparkSession
     arguments: Mapping[str, object]
@@ -70,9 +70,10 @@ _open_session: _OpenSession | None = None
 
 
 def short_job_options(conf: Mapping[str, str]) -> list[str]:
-    """JVM options for short jobs, where compiling and preparing cost more than slow code.
+    """Options with which the JVM runs short jobs faster: it optimizes code less, and collects
+    garbage in one thread, unless the user chose a collector.
 
-    One thread collects garbage, unless the user chose a collector.
+    `conf`: the user's settings of Spark.
     """
     texts = [os.environ.get(name, "") for name in _JAVA_OPTIONS_VARIABLES]
     texts.append(conf.get("spark.driver.extraJavaOptions", ""))
@@ -90,7 +91,7 @@ def local_session(
     jvm_options: Sequence[str] = (),
     metrics: str | None = None,
 ) -> SparkSession:
-    """A session with quiet, loopback-only settings; `conf` overrides them.
+    """Start a Spark session on this machine, quiet and on loopback only; `conf` overrides settings.
 
     `log_file` gets everything that the JVM and its workers print; None: standard error.
     `jvm_options`: the driver's JVM options, after those for the class archive and before those of
@@ -130,7 +131,9 @@ def local_session(
 
             figures = cleanup.enter_context(query_metrics.served(metrics))
         with _start_workers(folder, master, conf, log_file) as fork_server:
-            session = SessionStart(builder, log_file, jvm_options, conf, folder).session()
+            session = SessionStart(
+                builder, log_file, options=jvm_options, settings=conf, folder=folder
+            ).session()
         if metrics is not None:
             figures.follow_all(session)
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -139,7 +142,10 @@ def local_session(
 
 
 def _default_settings(master: str, folder: Path) -> dict[str, str]:
-    """Quiet settings, and with a local master loopback-only ones; `folder`: the session's own."""
+    """The settings of a session, unless the user has others: quiet, and on loopback if it is local.
+
+    `folder`: the session's private one, for sockets and tables.
+    """
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -162,15 +168,16 @@ def _default_settings(master: str, folder: Path) -> dict[str, str]:
             # way, what they send. Spark makes the secret.
             settings["spark.authenticate"] = "true"
         if os.name == "posix" and _has_room_for_sockets(folder):
-            # Over TCP the first packets of each task wait 40 ms for a delayed ACK. Such a socket
-            # has no secret: whoever can open it is served.
+            # Between the JVM and Python workers. Over TCP the first packets of each task wait 40 ms
+            # for a delayed ACK. A Unix socket has no secret: whoever can open it is served, so it
+            # is in the private folder.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
             settings["spark.python.unix.domain.socket.dir"] = str(folder)
     return settings
 
 
 def _is_running() -> bool:
-    """Whether a session is open. Ends a JVM without one."""
+    """Whether this program has an open session. A JVM whose session was stopped is ended."""
     gateway, context = SparkContext._gateway, SparkContext._active_spark_context
     if gateway is None:
         return False
@@ -182,7 +189,11 @@ def _is_running() -> bool:
 
 
 def _reuse_session(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkSession:
-    """The open session, with these settings. Raises ConfigError, WrongSettingError."""
+    """Return the open session for another call of `local_session`, after setting `conf` in it.
+
+    Raises ConfigError if it was not started by `local_session`, or with other arguments, or a
+    setting can no longer be changed; WrongSettingError for a setting that Spark refuses.
+    """
     if (
         _open_session is None
         or SparkContext._active_spark_context is not _open_session.session.sparkContext
@@ -200,6 +211,7 @@ def _reuse_session(arguments: Mapping[str, object], conf: Mapping[str, str]) -> 
         except PySparkException as error:
             if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
                 raise WrongSettingError(name, str(explain(error))) from error
+            # A setting that cannot be changed may be given again with the same value.
             if _open_session.settings.get(name) != value:
                 different.append(name)
     if different:
@@ -212,9 +224,10 @@ def _reuse_session(arguments: Mapping[str, object], conf: Mapping[str, str]) -> 
 
 
 def _name_private_folder() -> Path:
-    """A path for a new folder with a session's sockets and its warehouse; it is not created yet.
+    """Choose a path for a session's private folder, which is created later (`_start_workers`).
 
-    If possible it is short enough for sockets in it.
+    The folder has sockets, whose paths must be short, so `/tmp` replaces a long path of the
+    temporary folder.
     """
     name = f"jetspark-{secrets.token_hex(6)}"
     folders = [Path(parent, name) for parent in (tempfile.gettempdir(), "/tmp")]  # noqa: S108
@@ -222,7 +235,7 @@ def _name_private_folder() -> Path:
 
 
 def _has_room_for_sockets(folder: Path) -> bool:
-    """Whether the path of a socket in the folder is short enough for the system."""
+    """Whether a socket in the folder would have a path that is short enough for the system."""
     return len(os.fsencode(folder)) + _SOCKET_NAME_BYTES <= _MAX_SOCKET_PATH_BYTES
 
 
@@ -230,7 +243,12 @@ def _has_room_for_sockets(folder: Path) -> bool:
 def _start_workers(
     folder: Path, master: str, conf: Mapping[str, str], log_file: Path | None
 ) -> Iterator[ForkServer | None]:
-    """Create the private folder of a new JVM, and its Python, which imports while Java starts."""
+    """Create a new session's private folder, and start the process from which it forks Python
+    workers, so that this imports modules while Java starts.
+
+    Yields that process's handle; None if Spark starts its workers itself. The caller starts the JVM
+    in the block; if that fails, process and folder are removed.
+    """
     # Named before it is created: a signal may raise its exception between any two steps.
     server = None
     try:
@@ -247,16 +265,17 @@ def _start_workers(
 
 
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
-    """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed.
+    """Stop a Spark session and wait until its JVM has ended.
 
-    It also ends the JVM of a stopped session; a closed one has none.
+    After `exit_seconds` the JVM is killed. A session that was only stopped still has a JVM, which
+    is ended; one that was closed has none.
     """
     context = SparkContext._active_spark_context
     gateway = SparkContext._gateway
     if gateway is None or context not in (None, session.sparkContext):
         return  # already closed; there may be a new one
-    # This thread's own connection may still be busy with a call that a signal interrupted, and the
-    # JVM would handle the next one only after it.
+    # A new thread has a new connection to the JVM. This thread's own may still be busy with a call
+    # that a signal interrupted, and the JVM would handle the next one only after it.
     stopping = threading.Thread(target=_stop_session, args=(session,), daemon=True)
     stopping.start()
     stopping.join(_STOP_TIMEOUT_SECONDS)
@@ -264,7 +283,11 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 
 
 def _end_jvm(gateway: Any, exit_seconds: float = 20.0) -> None:
-    """End the JVM and what belongs to its session; after `exit_seconds` the JVM is killed."""
+    """End a JVM, and what belongs to its session: the fork server, the metrics' endpoint, the
+    private folder.
+
+    `gateway`: PySpark's link to the JVM. After `exit_seconds` the JVM is killed.
+    """
     global _open_session
     if _open_session is not None:
         _open_session.cleanup.close()
@@ -285,18 +308,18 @@ def _end_jvm(gateway: Any, exit_seconds: float = 20.0) -> None:
 
 
 def _stop_session(session: SparkSession) -> None:
-    """Stop the session's work in the JVM, which goes on to run."""
-    if session.sparkContext._accumulatorServer is not None:  # already stopped
+    """Stop the session, but not its JVM, which still runs afterwards."""
+    if session.sparkContext._accumulatorServer is not None:  # else it was stopped before
         stop_without_waiting(session.sparkContext._accumulatorServer)
-    with suppress(Exception):  # the JVM has ended already
+    with suppress(Exception):  # the JVM may have ended already
         session.stop()
 
 
 def stop_without_waiting(server: Any) -> None:
-    """Keep the session's end from waiting for PySpark's accumulator server.
+    """Make `server`, PySpark's accumulator server, stop in the background when the session stops.
 
-    That server checks once a second whether to end. Its connection ends with the JVM, which is not
-    an error.
+    It checks only once a second whether to end, for which the session's end would wait. It also no
+    longer prints an error when its connection ends, as it does with the JVM.
     """
     server.shutdown = threading.Thread(target=server.shutdown, daemon=True).start
     server.handle_error = lambda *_: None

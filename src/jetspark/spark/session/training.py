@@ -31,7 +31,7 @@ _EXIT_SECONDS = 300.0
 
 
 class _Reader(DataSourceReader, DataSourceStreamReader):
-    """Two partitions of equal rows, of a batch read or of the only micro-batch."""
+    """Yields made-up rows in two partitions, for a batch read or the only batch of a stream."""
 
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
@@ -48,7 +48,7 @@ class _Reader(DataSourceReader, DataSourceStreamReader):
 
 
 class _Source(DataSource):
-    """A source in Python, in place of JetStream's."""
+    """A data source in Python with made-up rows, which replaces JetStream's in the training."""
 
     @classmethod
     def name(cls) -> str:
@@ -65,7 +65,8 @@ class _Source(DataSource):
 
 
 def train(spark: SparkSession, folder: Path) -> None:
-    """Write a stream to a table in the folder, and query the table."""
+    """Run a typical job, so that the JVM loads the classes for the class archive: write a stream
+    to a table in the folder, and query the table."""
     spark.dataSource.register(_Source)
     table = str(folder / "table")
     payload = from_json(col("payload").cast("string"), "id STRING, amount DOUBLE")
@@ -88,12 +89,12 @@ def train(spark: SparkSession, folder: Path) -> None:
 
 
 def end_with_parent(file: Path, folder: Path) -> None:
-    """Wait for the end of the process that has started this one; then remove `file` and `folder`,
-    and end, since nobody needs the archive.
+    """Wait, in a thread, until the process that has started this one ends; then kill the JVM,
+    remove `file` and `folder`, and end, since nobody needs the class archive any more.
 
-    A JVM that sees its Python end would still write it.
+    A JVM that is not killed would still write the archive when it sees its Python end.
     """
-    os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
+    os.read(0, 1)  # the parent's pipe; not by sys.stdin, whose lock would stop an orderly end
     if jvm.last_jvm is not None:
         jvm.kill_jvm(jvm.last_jvm)
     file.unlink(missing_ok=True)
@@ -102,7 +103,7 @@ def end_with_parent(file: Path, folder: Path) -> None:
 
 
 def main(file: Path) -> None:
-    """Run the training, at whose end the JVM writes the archive."""
+    """Run a typical job in a session whose JVM writes the class archive `file` at its end."""
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()

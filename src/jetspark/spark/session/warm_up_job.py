@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 
 def warm_up(session: SparkSession) -> None:
-    """Start the job without waiting for its end."""
+    """Start a job that does nothing but make the JVM load classes and start Python workers.
+
+    It runs in a thread, while the caller prepares the real job.
+    """
     threading.Thread(target=_run_empty_job, args=(session,), name="warm-up", daemon=True).start()
 
 
 def _run_empty_job(session: SparkSession) -> None:
-    """Parse JSON, pass two rows through Python, and write them nowhere."""
+    """Run the smallest job that warms Spark up: parse JSON, pass two rows through Python workers,
+    and write them nowhere."""
     with suppress(Exception):  # the session has already ended
         rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
         rows = rows.mapInArrow(_pass_on, rows.schema)

@@ -21,7 +21,10 @@ logger = logging.getLogger("jetspark.spark")
 
 
 class BackupPartition(InputPartition):
-    """A part of a backup; plain values only, since it is sent to an executor."""
+    """A part of a stream's backup, which one task of Spark reads.
+
+    It has plain values only, since Spark sends it to an executor.
+    """
 
     def __init__(self, backup: Backup, part: Part) -> None:
         super().__init__(None)
@@ -32,14 +35,17 @@ class BackupPartition(InputPartition):
 
 
 class JetStreamBackupReader(DataSourceReader):
-    """The backup's folder must have the same path on the driver and all executors."""
+    """Reads the messages of a stream's backup (option `backup`) for `spark.read`, without a server.
+
+    The backup's folder must have the same path on the driver and all executors.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_batch()
 
     @without_traceback
     def partitions(self) -> list[BackupPartition]:
-        """The partitions of the options' range.
+        """Plan the parts of the backup that tasks read, within the start and end of the options.
 
         The driver reads the archive's index, or the whole archive if it is a list of messages
         (server 2.15) and there is more than one part. Raises ConfigError, DataLossError,
@@ -50,17 +56,24 @@ class JetStreamBackupReader(DataSourceReader):
         start = self._resolve_position(backup, options.batch_start, end=False)
         end = self._resolve_position(backup, options.ending, end=True)
         range_ = fixed_range(backup.facts, start, end)
-        if isinstance(start, int):
+        if isinstance(start, int):  # "earliest" is wherever the backup begins
             backup.check_head(range_.start, fail=options.fail_on_data_loss)
         backup.check_subjects(named("subjects"), options.subjects)
         backup.check_removed(fail=options.fail_on_data_loss)
+        # Messages per partition, rounded up, for at least `minPartitions`.
         share = -(-min(len(range_), backup.messages) // options.min_partitions)
         max_messages = max(1, min(options.max_records_per_partition, share))
         parts = backup.parts(range_.start, range_.end, max_messages=max_messages)
+        # A copy for each, without what `backup` has read and remembers.
         return [BackupPartition(replace(backup), part) for part in parts]
 
     def _resolve_position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
-        """The position of a start or an end, without a time. Raises ConfigError."""
+        """The sequence, "earliest" or "latest" at which the read begins, or with `end` ends.
+
+        A time in the options becomes the first sequence stored at or after it. Raises ConfigError
+        for a position in another stream, or a time after the last message where the start must
+        have one.
+        """
         positions.check([backup.stream])
         return resolve_position(
             positions.of(backup.stream),
@@ -70,7 +83,8 @@ class JetStreamBackupReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs on an executor; Spark sends a placeholder when nothing was planned."""
+        """Yield the rows of one partition; Spark calls this on an executor."""
+        # Spark sends a placeholder when no partition was planned.
         if not isinstance(partition, BackupPartition):
             return
         options = self._options

@@ -24,7 +24,9 @@ from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """Plans once for each DataFrame; later messages need a new DataFrame.
+    """Reads a range of streams, or the values of a bucket, for `spark.read`.
+
+    The range is fixed once for each DataFrame; later messages need a new DataFrame.
 
     `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
     `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
@@ -35,13 +37,14 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The partitions of the options' range.
+        """Plan what each task reads: parts of the streams from the options' start to their end, or
+        the present values of a bucket.
 
-        Raises as `fetch_source_facts`, `QueryClaims` and `resolve_positions`.
+        Raises the errors of `fetch_source_facts`, `QueryClaims` and `resolve_positions`.
         """
         options = self._options
         facts = fetch_source_facts(options, linearizable=True)
-        if options.sole_reader:
+        if options.sole_reader:  # no streaming query may have the work queue
             leaders(options).call(lambda api: QueryClaims(api, options).check(facts))
         if options.reads_current_values:
             return [plan_bucket(options, stream_facts) for stream_facts in facts.values()]
@@ -54,13 +57,13 @@ class JetStreamBatchReader(DataSourceReader):
         return plan_partitions(options, [choose_snapshot(options, range_) for range_ in ranges])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition; runs on an executor."""
+        """Yield the rows of one partition; Spark calls this on an executor."""
         options = self._options
         with names_of_spark():
             if options.reads_current_values and isinstance(partition, RangePartition):
                 yield from read_current_values(
                     options.connection,
-                    partition.ranges[0],
+                    partition.ranges[0],  # a bucket has only one
                     options.limits(),
                     columns=options.columns,
                 )

@@ -51,14 +51,17 @@ _NAME_TAKEN_ERRORS = {
 
 
 class QueryClaims:
-    """The claims of one query, by its token, in its streams.
+    """The claims of one query in its streams, which keep other queries from reading them.
+
+    A claim is a paused durable consumer that has the query's token, a random text, and that
+    delivers nothing. It is needed where a query removes what it has read.
 
     Every method raises ConfigError for another query's claim, or this one's with other subjects,
     DataLossError if the claim in a work queue is gone, and the errors of `StreamAPI.call`.
     """
 
     def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
-        """`token`: None for a new query, and for a checkpoint without tokens."""
+        """`token`: the query's; None if it is new, or its checkpoint is from before tokens."""
         self._api, self._options, self._token = api, options, token
         interest = options.interest_consumer
         self._name = SOLE_READER if interest is None else f"{interest}-claim"
@@ -66,14 +69,15 @@ class QueryClaims:
     def check(
         self, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset] | None = None
     ) -> None:
-        """Raise unless each stream is free, or has the claim of this query.
+        """Raise if another query has claimed one of the streams, or this query has lost its claim.
 
-        `offsets`: the query's, new or logged by Spark with the token. Also raises the errors of
-        `check_nothing_skipped`.
+        `offsets`: the query's position; None for a batch read. In a work queue without a claim it
+        also raises as `check_nothing_skipped`, if the query has not begun.
         """
         for stream, stream_facts in facts.items():
             offset = (offsets or {}).get(stream)
-            claimed = self._check_claim(stream, _offset_of_claim(stream_facts, self._token, offset))
+            claimed_at = _offset_of_claim(stream_facts, self._token, offset)
+            claimed = self._check_claim(stream, claimed_at)
             if offset is not None and offset.initial and self._options.sole_reader and not claimed:
                 check_nothing_skipped(self._api, self._options, stream, offset.next)
 
@@ -85,36 +89,40 @@ class QueryClaims:
         *,
         start_token: str | None,
     ) -> None:
-        """Create the missing claims of a batch, of which nothing has been read yet.
+        """Claim the streams of a batch that this query has not claimed, before any is read.
 
-        `start_token`: the token in the start. Raises the errors of `check`.
+        `start`, `end`: the offsets of the batch; `start_token`: the token in the start, None if the
+        query had none yet. Raises the errors of `check`.
         """
         for stream, stream_facts in facts.items():
             offset = end.get(stream)
             if offset is None or offset.missing or offset.created != stream_facts.created:
-                continue  # nothing is read, or reading it raises the error
-            claimed = _offset_of_claim(stream_facts, start_token, start.get(stream))
-            if not self._check_claim(stream, claimed) and self._token is not None:
+                continue  # nothing is read of it, or the read raises the error
+            claimed_at = _offset_of_claim(stream_facts, start_token, start.get(stream))
+            if not self._check_claim(stream, claimed_at) and self._token is not None:
                 if self._options.sole_reader:
                     check_nothing_skipped(self._api, self._options, stream, offset.start)
                 self._create(stream, self._token)
 
     def has_claim(self, stream: str) -> bool:
-        """Whether the query has its claim in this stream."""
+        """Whether this query has its claim in a stream; raises for another query's claim."""
         return self._token is not None and self._check_claim(stream, None)
 
-    def _check_claim(self, stream: str, claimed: StreamOffset | None) -> bool:
-        """Whether the stream has the query's claim; raises for another query's.
+    def _check_claim(self, stream: str, claimed_at: StreamOffset | None) -> bool:
+        """Whether this query has its claim in a stream; raises for another query's claim, or this
+        one's with other subjects.
 
-        `claimed`: the query's offset, if it made the claim before, so that it must be there.
+        `claimed_at`: the query's offset, if it has claimed the stream before, so that a missing
+        claim is a loss; else None.
         """
         name, options = self._name, self._options
-        # A new query need not wait for a late answer: the first one to create the claim has it.
-        retries = {} if claimed else {"not_found_for": 0.0}
+        # A server may not know of a claim yet, so for one that must be there it is asked again. For
+        # a new query that is not needed: of several, only the first to create the claim has it.
+        retries = {} if claimed_at else {"not_found_for": 0.0}
         info = self._api.consumer(stream, name, **retries)
         if info is None:
-            if claimed is not None and options.sole_reader:
-                report_lost_claim(options, stream, claimed)
+            if claimed_at is not None and options.sole_reader:
+                report_lost_claim(options, stream, claimed_at)
             return False
         metadata: dict[str, str] = info["config"].get("metadata") or {}
         if self._token is None or metadata.get(_TOKEN_KEY) != self._token:
@@ -135,7 +143,10 @@ class QueryClaims:
         return True
 
     def _create(self, stream: str, token: str) -> None:
-        """Create the claim. Raises ConfigError if another reader was faster."""
+        """Create the query's claim in a stream: a paused consumer with its token.
+
+        Raises ConfigError if another query or consumer was faster.
+        """
         config: dict[str, Any] = {
             "name": self._name,
             "durable_name": self._name,
@@ -147,18 +158,19 @@ class QueryClaims:
             "pause_until": _PAUSED_UNTIL,
         }
         if self._options.interest_consumer is not None:
+            # The stream keeps what a consumer has not acknowledged, so the claim matches nothing.
             config["filter_subject"] = _FILTER_OF_NO_MESSAGE
         try:
             self._api.create_consumer(stream, config, ())
         except APIError as error:
             if error.err_code not in _NAME_TAKEN_ERRORS:
                 raise
-            # It may be ours, if an answer was lost.
+            # It may be our own, from an attempt whose answer was lost.
             if not self._check_claim(stream, None):
                 raise ConfigError(other_readers_message(stream)) from None
 
     def _other_query_message(self, stream: str) -> str:
-        """The error for a stream with the claim of another query."""
+        """The message for a stream that another query has claimed, and what the user can do."""
         name, interest = self._name, self._options.interest_consumer
         given_up = f"If that query was given up: nats consumer rm {stream} {name}"
         if interest is None:
@@ -179,16 +191,21 @@ class QueryClaims:
 def _offset_of_claim(
     facts: StreamFacts, token: str | None, offset: StreamOffset | None
 ) -> StreamOffset | None:
-    """The offset, if the query made its claim in this stream before; else None."""
+    """The query's offset in a stream if the query must have claimed the stream before; else None.
+
+    It has no claim there before its first batch, or after the stream was recreated.
+    """
     if token is None or offset is None or offset.initial or offset.created != facts.created:
         return None
     return offset
 
 
 def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, start: int) -> None:
-    """Raise ConfigError if messages of a work queue, under the query's subjects, wait before the
-    sequence `start`; also as `linearizable_read`."""
+    """Raise ConfigError if a work queue has messages before the sequence at which a query begins.
 
+    Removing what the query has read would remove them unread. Only the query's subjects count. Also
+    raises the errors of `linearizable_read`.
+    """
     waiting = linearizable_read(
         api, [stream], lambda api: api.next_sequence(stream, 1, options.subjects)
     )
@@ -205,18 +222,19 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
 
 
 def report_lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
-    """Raise DataLossError for a claim in a work queue that is gone, or log the loss."""
+    """Raise DataLossError, or with `failOnDataLoss=false` log, that a query's claim in a work queue
+    is gone, so that other consumers may have taken messages."""
     problem = (
         f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
         f"is gone: they may have taken messages from sequence {offset.next} on."
     )
     if options.fail_on_data_loss:
         raise DataLossError(stream, offset.next, offset.last_known, f"{problem} {CONTINUE_ADVICE}")
-    report_loss(logger, problem, Loss(stream, problem, "the claim"))
+    report_loss(logger, problem, Loss(stream, problem, key="the claim"))
 
 
 def other_readers_message(stream: str) -> str:
-    """The error for a work queue with other consumers."""
+    """The message for a work queue that other consumers read, and what the user can do."""
     return (
         f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
         "delete them, or read a stream with retention 'limits' that has this one as a source."

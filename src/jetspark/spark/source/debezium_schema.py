@@ -26,8 +26,12 @@ message back."""
 
 
 def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of a source, with the schema of the newest event that has a complete one, if they
-    decode Debezium's and lack one. Raises ConfigError if there is none, and as a read."""
+    """Add the schema of Debezium's events to a source's options, if they decode Debezium and have
+    none: that of the newest event that carries one.
+
+    Other options are returned unchanged. Raises ConfigError if no event has a schema, and the
+    errors of a read.
+    """
     values = {name.casefold(): value for name, value in source_options.items()}
     if values.get("decode") != "debezium" or _SCHEMA_OPTIONS & values.keys():
         return source_options
@@ -44,22 +48,29 @@ def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 class _TimedSchema(NamedTuple):
+    """A schema from an event; later ones compare as greater."""
+
     microseconds: int
     """When the event was stored, since 1970."""
     schema: str
 
 
 def _find_newest_schema(options: SourceOptions) -> str | None:
-    """The schema of the newest event that has a complete one, in all streams; None without one."""
+    """Find the newest Debezium event that carries its whole schema, in all streams of a source.
+
+    Returns the schema, None if there is no such event.
+    """
     facts = fetch_source_facts(options, linearizable=True).values()
     newest = filter(None, (_find_newest_in_stream(options, stream) for stream in facts))
     return max(newest, default=_TimedSchema(0, "")).schema or None
 
 
 def _find_newest_in_stream(options: SourceOptions, facts: StreamFacts) -> _TimedSchema | None:
-    """The schema of a stream's newest event that has a complete one; None without one."""
+    """Find a stream's newest Debezium event that carries its whole schema, by reading backwards
+    from the end in parts that grow. None if none is among the newest `_LOOK_BACK_SEQUENCES`."""
 
     def last_of_subjects(api: StreamAPI) -> int:
+        """The last sequence under the subjects that the source reads; 0 without one."""
         messages = (
             api.message(facts.name, last_by_subj=subject) for subject in options.subjects or (">",)
         )
@@ -72,6 +83,7 @@ def _find_newest_in_stream(options: SourceOptions, facts: StreamFacts) -> _Timed
             return None
         range_ = SequenceRange(
             facts.name, start, end, facts.created, options.subjects,
+            # Removed messages do not matter; a consumer might remove messages by its acks.
             from_earliest=True, direct=options.removes_read_messages,
         )  # fmt: skip
         columns = ("timestamp", "data", "headers")
@@ -86,7 +98,7 @@ def _find_newest_in_stream(options: SourceOptions, facts: StreamFacts) -> _Timed
 
 
 def _find_last_in_batch(batch: pa.RecordBatch) -> _TimedSchema | None:
-    """The last schema in the events of a batch; None without one."""
+    """The schema of the last Debezium event in a batch that carries one; None without one."""
     payloads = batch.column("data")
     for row in reversed(range(batch.num_rows)):
         if (schema := schema_in(payloads[row].as_py())) is not None:

@@ -30,22 +30,26 @@ _COLUMNS = (*METADATA_COLUMNS, "data")
 
 @dataclass(frozen=True)
 class InferredSchema:
-    """The schema for the rows of a table."""
+    """The schema that fits a sample of the JSON payloads for one table."""
 
     table: str | None
-    """None for rows that lack a value of the template."""
+    """The table's path; None without one, and for rows that lack a value of the template."""
     messages: int
+    """Messages in the sample."""
     schema: str
     """Columns in Spark's DDL; empty if there is no field."""
     remarks: list[str]
+    """Sentences for the user, such as about fields that are left out."""
 
 
 def infer_schemas(
     source_options: Mapping[str, str], to: str | None, messages: int
 ) -> list[InferredSchema]:
-    """The schema for the table `to`, or for each table of a template, by the tables' names.
+    """Infer schemas of JSON payloads from a sample of a source's messages, one for each table.
 
-    `messages`: the size of the sample, at most. Raises ConfigError, and the errors of a read.
+    `to`: the table's path, or a template such as `lake/{region}`, by which rows go to several
+    tables; None: one schema for all. `messages`: the size of the sample, at most. The result is
+    sorted by table. Raises ConfigError, and the errors of a read.
     """
     options = parse_options(source_options).for_streaming()
     if options.bucket is not None:
@@ -59,7 +63,7 @@ def infer_schemas(
         else:
             _add_by_table(template, batch, shapes)
     inferred = []
-    for table in sorted(shapes, key=lambda name: (name is None, name or "")):
+    for table in sorted(shapes, key=lambda name: (name is None, name or "")):  # None comes last
         schema, remarks = shapes[table].schema()
         inferred.append(InferredSchema(table, shapes[table].messages, schema, remarks))
     return inferred
@@ -68,9 +72,9 @@ def infer_schemas(
 def _add_by_table(
     template: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
 ) -> None:
-    """Add the payloads to the shapes of the tables that they go to.
+    """Add each payload of a batch to the shape, the fields seen so far, of the table it goes to.
 
-    A table may depend on fields of payloads, which are columns then.
+    A template may name fields of the payload, so these become columns first.
     """
     columns = dict.fromkeys(value.column for value in template.values)
     if fields := [name for name in columns if name not in METADATA_COLUMNS]:
@@ -87,7 +91,7 @@ def _add_by_table(
 
 
 def _parse_object(payload: bytes) -> dict[str, Any]:
-    """The JSON object in a payload; empty for any other payload."""
+    """Parse a payload that is a JSON object; any other payload gives an empty one."""
     try:
         document = json.loads(payload)
     except (ValueError, RecursionError):
@@ -96,14 +100,17 @@ def _parse_object(payload: bytes) -> dict[str, Any]:
 
 
 def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
-    """Read about so many messages, an equal share from each stream, without their frames."""
+    """Read about `messages` messages of a source, an equal share from each stream.
+
+    Payloads come without what the option `framing` says is around them.
+    """
     facts = fetch_source_facts(options, linearizable=True)
     starts, ends = resolve_start(options, facts), resolve_ends(options, facts)
     share = max(messages // max(len(facts), 1), 1)
     for name, stream in facts.items():
         first = max(stream.first_seq, starts[name].next, 1)
         end = max(ends[name], first)
-        direct = options.removes_read_messages
+        direct = options.removes_read_messages  # a consumer's acks would remove what is read
         range_ = SequenceRange(name, first, end, stream.created, options.subjects, direct=direct)
         batches = read_sample(options.connection, range_, share, _COLUMNS)
         yield from chain.from_iterable(map(options.payload_framing.strip, batches))

@@ -37,13 +37,13 @@ DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its 
 def start_at_consumers(
     api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], created: set[str]
 ) -> dict[str, StreamOffset]:
-    """Create missing consumers; return the offsets at which a new query begins.
+    """Ensure that each stream has the consumer `name`, which keeps messages for a new query, and
+    return the offsets at which the query begins.
 
-    These are the given offsets, or the positions of existing consumers.
-
-    From now on the streams keep messages for it. `created`: gets the streams whose consumer was
-    missing. Raises ConfigError for a consumer of another purpose, and the errors of
-    `StreamAPI.call`.
+    It begins where an existing consumer stands, or else at the given offset, where a consumer is
+    created. `created`: a set to which the streams are added whose consumer was missing, and which
+    the caller keeps when it repeats the call after an error. Raises ConfigError for a consumer of
+    another purpose, and the errors of `StreamAPI.call`.
     """
     starts = {}
     for stream, offset in offsets.items():
@@ -51,9 +51,11 @@ def start_at_consumers(
         position = consumer.position()
         if position is None:
             created.add(stream)
-            consumer.create(None if offset.earliest else offset.next)
+            # None: from the first message on.
+            consumer.create(sequence=None if offset.earliest else offset.next)
             position = consumer.position() or offset.next
-        if stream in created:  # messages from before the consumer are not stored
+        # What came before the new consumer may not be stored, so it begins at what is.
+        if stream in created:
             position = max(position, head(api.stream(stream)))
         starts[stream] = replace(offset, next=position, start=position)
     return starts
@@ -68,10 +70,13 @@ def ensure_consumers(
     fail_on_data_loss: bool,
     created: set[str],
 ) -> None:
-    """Ensure that each stream has its consumer, at the position that the query needs.
+    """Ensure that each stream has the consumer `name`, which keeps the messages that a running
+    query has not read yet.
 
-    `created`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
-    gone, or has moved past unread messages; and the errors of `start_at_consumers`.
+    `facts`, `offsets`: of the streams, and the query's position in them. `created`: a set to which
+    the streams are added whose consumer was missing. A consumer that is gone, or has moved past
+    unread messages, raises DataLossError with `fail_on_data_loss`, and else is logged. Also raises
+    the errors of `start_at_consumers`.
     """
     for stream, stream_facts in facts.items():
         consumer = _consumer(api, stream, name)
@@ -87,17 +92,20 @@ def ensure_consumers(
                 report_loss(logger, problem, Loss(stream, problem))
         if position is None:
             created.add(stream)
-            consumer.create()
+            consumer.create()  # from the first message, so that nothing more is lost
 
 
 def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
-    """Release all messages before a sequence, which the checkpoint covers. Raises as
-    `StreamAPI.call`."""
+    """Move the consumer `name`, which keeps messages for a query, to a sequence, so that the server
+    may remove what is before it, since the query's checkpoint covers that.
+
+    Raises the errors of `StreamAPI.call`, but only logs a timeout.
+    """
     consumer = _consumer(api, stream, name)
     try:
         if consumer.position() is not None:  # `ensure_consumers` reports a missing consumer
             consumer.reset(sequence)
-    except RequestTimeoutError as error:  # such as an election: the next batch releases this, too
+    except RequestTimeoutError as error:  # as in an election; the next batch releases these, too
         logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
 
 
@@ -109,9 +117,11 @@ def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
 def _describe_loss(
     stream: str, name: str, position: int | None, offset: StreamOffset
 ) -> str | None:
-    """A sentence if the consumer `name` has not kept all messages from the query's offset on.
+    """Describe in a sentence that a query's consumer has not kept all messages that it needs.
 
-    `position`: the sequence before which it stands; None if it is gone.
+    Returns None if the consumer, which is called `name`, has kept all from `offset` on.
+
+    `position`: the sequence that the consumer would deliver next; None if the consumer is gone.
     """
     if position is None:
         return (

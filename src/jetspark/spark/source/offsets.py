@@ -32,6 +32,7 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """A position in one stream, in sequences of the stream."""
 
     created: str
+    """The creation time of the stream; a recreated one has another."""
     next: int
     """The first sequence not yet read."""
     start: int
@@ -56,24 +57,37 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def last_known(self) -> int:
-        """The last sequence that the stream is known to have had."""
+        """The highest sequence that the stream is known to have had: read, or seen as the last one.
+
+        A stream that now ends before it has lost messages.
+        """
         return max(self.next - 1, self.last.seq if self.last else 0)
 
 
 def to_json(offsets: Mapping[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
-    """The document for Spark, in canonical order at every level, with the query's token if any."""
+    """Encode a query's offsets, by stream, as the document that Spark keeps in the checkpoint.
+
+    Keys are sorted at every level, since Spark compares offsets as text. `token`: of a query that
+    removes what it has read (see `claims`).
+    """
     document = {"streams": offsets, "version": _VERSION} | ({"query": token} if token else {})
     encoded: dict[str, Any] = msgspec.to_builtins(document, order="sorted")
     return encoded
 
 
 def query_token(document: Mapping[str, Any]) -> str | None:
-    """The token in a document; None if it has none."""
+    """The token in an offset of the checkpoint, by which a query knows its claims.
+
+    None for a query that removes nothing from the streams, so that it needs no claims.
+    """
     return document.get("query")
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
-    """Decode the document of a checkpoint. Raises ConfigError for any other document or version."""
+    """Decode an offset of Spark's checkpoint to the offsets by stream.
+
+    Raises ConfigError for a document that this version of jetspark has not written.
+    """
     if not isinstance(document, dict) or document.get("version") != _VERSION:
         raise ConfigError(
             "The checkpoint was not written by this version of the jetstream source: "

@@ -95,16 +95,16 @@ class SourceOptions(SourceScope):
 
     @property
     def decoder(self) -> Decoder | None:
-        """A new decoder of payloads, for one task; None: payloads stay as they are."""
+        """A new decoder of payloads, for one task; None if payloads are not decoded."""
         return None if self.decoding is None else self.decoding.decoder()
 
     @property
     def payload_framing(self) -> Framing:
-        """Frame of payloads, whether they are decoded or not."""
+        """What is around payloads, such as a registry's header or compression, decoded or not."""
         return self.decoding.framing if self.decoding else self.framing or Framing()
 
     def decodes(self, format_: str) -> bool:
-        """Whether this is the format of the payloads."""
+        """Whether payloads are decoded, and have this format."""
         return self.decoding is not None and self.decoding.schema.format == format_
 
     @property
@@ -141,7 +141,7 @@ class SourceOptions(SourceScope):
         return self.starting or Positions("", "earliest" if self.sole_reader else "latest")
 
     def limits(self) -> ReadLimits:
-        """Limits of reading ranges."""
+        """The limits for reading ranges of messages: rows and bytes of a batch, and seconds."""
         return ReadLimits(
             max_rows=self.max_rows_per_batch,
             max_bytes=self.max_bytes_per_batch,
@@ -149,7 +149,10 @@ class SourceOptions(SourceScope):
         )
 
     def for_batch(self) -> Self:
-        """These options, checked for spark.read. Raises ConfigError for those of readStream."""
+        """Check that the options fit a batch read (`spark.read`), and return them.
+
+        Raises ConfigError, such as for options of readStream.
+        """
         refuse_options(self.option_names, _NOT_FOR_BATCH)
         if self.backfills_by_snapshot and "max_records_per_partition" in self.option_names:
             raise ConfigError(
@@ -175,12 +178,15 @@ class SourceOptions(SourceScope):
         return self
 
     def _check_ending(self) -> None:
-        """Raise ConfigError for a read that would end at the first message."""
+        """Raise ConfigError if the options let the read end at the first message, before any."""
         if "earliest" in self.ending.all():
             raise ConfigError("cannot be earliest.", option=self.ending.option)
 
     def for_streaming(self) -> Self:
-        """These options, checked for spark.readStream. Raises ConfigError for those of read."""
+        """Check that the options fit a streaming query (`spark.readStream`), and return them.
+
+        Raises ConfigError, such as for options of `spark.read` only, or a limit that has no effect.
+        """
         refuse_options(self.option_names, _NOT_FOR_STREAMING)
         self._check_ending()
         if self.ending.option and self.present_values:
@@ -217,9 +223,10 @@ class SourceOptions(SourceScope):
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """The options of a source, from Spark's texts.
+    """Parse and check the options of a source, which Spark passes as texts.
 
-    Raises ConfigError for unknown names (with the nearest known one), bad values, no stream.
+    A stream's name becomes `streams`, and a bucket its stream, with its keys as subjects. Raises
+    ConfigError for unknown names (with the nearest known one), bad values, no stream.
     """
     elsewhere = dict.fromkeys(_WRITING_ONLY, "writing")
     parsed = read_options(
@@ -250,6 +257,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         _check_payload_columns(read, "decode", read.decoding.needs)
     elif read.framing is not None:
         _check_payload_columns(read, "framing", ["headers"] * read.framing.needs_headers)
+    # By a pattern or in a backup the streams are not known yet.
     for positions in (read.starting, read.ending) if read.streams else ():
         if positions is not None:
             positions.check(read.streams)
@@ -263,7 +271,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _make_framing(payload_options: Mapping[str, Any]) -> Framing | None:
-    """The frame of payloads that are not decoded; None if they are, or nothing names a frame."""
+    """What to remove around payloads that are not decoded, by the options `framing` and
+    `compression`.
+
+    None if payloads are decoded (then `Decoding` has it), or no option names it.
+    """
     if "decode" in payload_options or not payload_options:
         return None
     framing = payload_options.get("framing", "none")
@@ -271,7 +283,10 @@ def _make_framing(payload_options: Mapping[str, Any]) -> Framing | None:
 
 
 def _make_decoding(payload_options: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
-    """The decoding of payloads; None if the options only say what is around payloads, if that."""
+    """How payloads become columns, by the options for that; None if they are not decoded.
+
+    Raises ConfigError for options that need `decode`.
+    """
     if payload_options.keys() <= {"framing", "compression"}:
         return None
     if "decode" not in payload_options:
@@ -283,7 +298,11 @@ def _make_decoding(payload_options: dict[str, Any], connection: ConnectOptions) 
 
 
 def with_lookup(arguments: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
-    """The arguments of `Decoding.make` or `Codec`: `lookup` in place of the registry's options."""
+    """Replace the options of a schema registry by the argument `lookup`, which finds schemas in it.
+
+    The result are arguments of `Decoding.make` or `Codec`. `connection`: to NATS, for a registry in
+    a bucket. Raises ConfigError.
+    """
     registry = {name: arguments.pop(name) for name in _REGISTRY_OPTIONS if name in arguments}
     if not registry:
         return arguments
@@ -300,7 +319,8 @@ def with_lookup(arguments: dict[str, Any], connection: ConnectOptions) -> dict[s
 
 
 def _check_payload_columns(options: SourceOptions, option: str, further_columns: list[str]) -> None:
-    """Raise ConfigError if the rows lack the payload, or further columns that an option needs."""
+    """Raise ConfigError if the source's rows lack the payload, or other columns, which `option`
+    (`decode` or `framing`) needs."""
     if options.bucket is not None:
         raise ConfigError("is for streams: a bucket's values stay as they are.", option=option)
     for column in ("data", *further_columns):
@@ -311,9 +331,10 @@ def _check_payload_columns(options: SourceOptions, option: str, further_columns:
 
 
 def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -> None:
-    """Raise ConfigError unless one option says what to read, and the others are for that.
+    """Raise ConfigError unless exactly one option says what to read (a stream, several, a bucket, a
+    backup), and no other option is for something else.
 
-    `options`: as the user gave them, before they were parsed.
+    `options`: as the user gave them; `parsed`: with names as in Python.
     """
     chosen = [name for name in _SELECTING_OPTIONS if name in parsed]
     if len(chosen) > 1:

@@ -23,9 +23,9 @@ MAX_PARTITIONS = 10_000
 def split_range(
     range_: SequenceRange, *, min_partitions: int, max_records: int
 ) -> list[SequenceRange]:
-    """Split a range into `min_partitions` of nearly equal length, none of them empty.
+    """Split a range into `min_partitions` parts of nearly equal length, none of them empty.
 
-    There are more where one would have more than `max_records` sequences, but at most
+    There are more parts if they would have more than `max_records` sequences, but for that at most
     `MAX_PARTITIONS`, since a purge can leave a gap of any length.
     """
     length = len(range_)
@@ -37,6 +37,7 @@ def split_range(
             end=range_.start + length * (index + 1) // count,
             # Only the head of the first partition may have been removed without a loss.
             from_earliest=range_.from_earliest and index == 0,
+            # The witness is a message at the start of the whole range.
             witness=None if index else range_.witness,
         )
         for index in range(count)
@@ -46,7 +47,11 @@ def split_range(
 def split_ranges(
     ranges: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[SequenceRange]:
-    """Split several ranges, each into its share of `min_partitions` by length."""
+    """Split each of several ranges into parts, so that there are about `min_partitions` in all.
+
+    A range gets a share of them by its length, rounded up. Parts have at most `max_records`
+    sequences (see `split_range`); empty ranges are left out.
+    """
     non_empty = [range_ for range_ in ranges if len(range_)]
     total = sum(map(len, non_empty))
     return [
@@ -73,11 +78,13 @@ messages, but needs a task of its own.
 def group_ranges(
     parts: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[tuple[SequenceRange, ...]]:
-    """Group ranges by partition: small neighbours share one, of at most `max_records` sequences.
+    """Group small neighbouring ranges, so that one partition (a task of Spark) reads several.
 
-    There are at least `min_partitions`, unless there are fewer ranges.
+    Ranges together have at most `max_records` sequences. There are at least `min_partitions`
+    groups, unless there are fewer ranges.
     """
     parts = list(parts)
+    # Costs are counted in messages: those of a range, and what it takes to begin one.
     total = sum(len(range_) + _RANGE_COST for range_ in parts)
     max_cost = min(_TARGET_COST, total // min_partitions)
     partitions: list[tuple[SequenceRange, ...]] = []
@@ -96,7 +103,10 @@ def group_ranges(
 
 
 class RangePartition(InputPartition):
-    """Ranges that are read one after the other; plain values, since it is sent to an executor."""
+    """The ranges of streams that one task of Spark reads, one after the other.
+
+    It has plain values only, since Spark sends it to an executor.
+    """
 
     def __init__(self, *ranges: SequenceRange) -> None:
         super().__init__(None)
@@ -110,17 +120,17 @@ class RangePartition(InputPartition):
 def plan_partitions(
     options: SourceOptions, batch_ranges: Iterable[SequenceRange]
 ) -> list[RangePartition]:
-    """The partitions of one batch.
+    """Divide the ranges of one batch into the partitions that tasks of Spark read.
 
-    Every partition of a range with `snapshot` takes a snapshot of its own, so such a range has no
-    more than its share of `minPartitions`.
+    Every partition of a range with `snapshot` takes a snapshot of its own, which is expensive, so
+    such a range is split only for `minPartitions`, not for `maxRecordsPerPartition`.
     """
     ranges = [replace(range_, direct=options.removes_read_messages) for range_ in batch_ranges]
     count, max_records = options.min_partitions, options.max_records_per_partition
     by_snapshot = split_ranges(
         (range_ for range_ in ranges if range_.snapshot),
         min_partitions=count,
-        max_records=max(map(len, ranges), default=1),
+        max_records=max(map(len, ranges), default=1),  # no limit
     )
     by_consumer = split_ranges(
         (range_ for range_ in ranges if not range_.snapshot),
@@ -132,31 +142,36 @@ def plan_partitions(
 
 
 def choose_snapshot(options: SourceOptions, range_: SequenceRange) -> SequenceRange:
-    """The range, marked to be read by a snapshot if the options say so and it is long enough."""
+    """Mark a range to be read through a snapshot of the stream.
+
+    It is returned unchanged if the option `backfill` does not say so, or it is too short for that
+    to be faster.
+    """
     if not options.backfills_by_snapshot or len(range_) < _TARGET_COST:
         return range_
     return replace(range_, snapshot=True, blocking=options.may_block_deletes)
 
 
 def plan_bucket(options: SourceOptions, facts: StreamFacts) -> RangePartition:
-    """The one partition of a bucket's current values."""
+    """Plan the only partition of a batch read of a bucket's current values: its whole stream."""
     return RangePartition(
         SequenceRange(
             facts.name,
-            1,
-            facts.last_seq + 1,
-            facts.created,
+            start=1,
+            end=facts.last_seq + 1,
+            created=facts.created,
             # A consumer of last messages needs a filter, even if no keys are chosen.
-            options.subjects or (">",),
+            subjects=options.subjects or (">",),
         )
     )
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition; runs on an executor. Raises the errors of `read_range`.
+    """Read the rows of a partition, on an executor, with payloads decoded as the options say.
 
-    Spark sends a placeholder when nothing was planned.
+    Raises the errors of `read_range`.
     """
+    # Spark sends a placeholder when no partition was planned.
     if not isinstance(partition, RangePartition):
         return
     read = partial(
@@ -172,7 +187,10 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 def decode_payloads(
     options: SourceOptions, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Add the fields of payloads to the batches, if the options have any."""
+    """Decode the payloads of batches as the options say: to columns, or only out of their frame.
+
+    Without such options the batches are returned unchanged.
+    """
     if options.framing is not None:
         batches = chain.from_iterable(map(options.framing.strip, batches))
     decoder = options.decoder

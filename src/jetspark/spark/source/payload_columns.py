@@ -42,15 +42,16 @@ def json_decoder(
     keep_payload: bool = False,
     keep_unframed: bool = False,
 ) -> Decoder:
-    """A decoder of JSON payloads into the columns of `ddl`.
+    """Make a decoder of JSON payloads into columns; undecodable ones become bad records.
 
-    `option`: the name of the schema's option, for messages; `names`: what columns are called;
-    `payload`: the payload's column; `framing`: what is around payloads; the others are those of
-    `TolerantDecoder`. Raises ConfigError.
+    `ddl`: the schema of the payloads, in Spark's DDL; `option`: the name of its option, for
+    messages; `names`: what columns are called; `payload`: the payloads' column; `framing`: what is
+    around payloads; the others are those of `TolerantDecoder`. Raises ConfigError.
     """
     fields = arrow_fields(ddl, option)
     columns = (names or FieldNames()).schema(option, fields)
     fields_by_column = dict(zip(columns.names, fields.names, strict=True))
+    # TolerantDecoder decompresses, so the decoder inside it only removes frames.
     inner_framing = None if framing is None else framing.without_compression
     return TolerantDecoder(
         JsonDecoder(columns, fields_by_column, inner_framing, payload),
@@ -65,15 +66,22 @@ def json_decoder(
 def json_columns(
     ddl: str, option: str, columns: Iterable[str], names: FieldNames | None = None
 ) -> list[str]:
-    """The names of the columns of rows whose JSON payloads have the fields of `ddl`, without the
-    payload. `columns`: of the source. Raises ConfigError."""
+    """The names of the columns that rows have once their JSON payloads are decoded: the source's
+    without the payload, the schema's fields, and `_corrupt_record`.
+
+    `ddl`: the schema; `option`: its option's name, for messages; `columns`: the source's; `names`:
+    what fields are called as columns. Raises ConfigError.
+    """
     payload, metadata = payload_of(columns, option)
     names = names or names_beside(payload, metadata)
     return [*metadata, *names.check(option, arrow_fields(ddl, option).names), CORRUPT]
 
 
 def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
-    """The source's options, changed to decode JSON payloads with this schema."""
+    """A source's options, changed so that it decodes JSON payloads with the schema `ddl`.
+
+    Options for another schema are left out.
+    """
     reading = {name: value for name, value in options.items() if not _is_of_schema(name)}
     return {**reading, "decode": "json", "schema": ddl}
 
@@ -84,7 +92,8 @@ def _is_of_schema(name: str) -> bool:
 
 
 def check_only_schema(options: Iterable[str]) -> None:
-    """Raise ConfigError if options of a source say, beside `json_schema`, what payloads are."""
+    """Raise ConfigError if a source's options have a schema of payloads although the option
+    `json_schema` also gives one."""
     for name in options:
         if _is_of_schema(name):
             raise ConfigError(
@@ -93,7 +102,7 @@ def check_only_schema(options: Iterable[str]) -> None:
 
 
 def payload_ddl(decoding: Decoding | None) -> str | None:
-    """The schema of JSON payloads in DDL; None for other formats."""
+    """The fields to which payloads are decoded, as Spark's DDL, if they are JSON; else None."""
     if decoding is None or not decoding.is_json:
         return None
     fields = json_columns_of(decoding.schema.text)
@@ -101,18 +110,24 @@ def payload_ddl(decoding: Decoding | None) -> str | None:
 
 
 def decoded_columns(options: SourceOptions) -> list[str]:
-    """The names of the columns of decoded rows, without the reason of undecodable ones."""
+    """The names of the columns of a source's decoded rows, without the payload's.
+
+    The column with the reason why a payload cannot be decoded is not among them.
+    """
     _, metadata = payload_of(options.columns, "decode")
     return [*metadata, *_decoded_fields(options).names, CORRUPT]
 
 
 def timestamp_fields(options: SourceOptions) -> list[str]:
-    """Names of the decoded fields that are timestamps."""
+    """The names of the fields of payloads that a source decodes to timestamps."""
     return [field.name for field in _decoded_fields(options) if pa.types.is_timestamp(field.type)]
 
 
 def _decoded_fields(options: SourceOptions) -> pa.Schema:
-    """The columns that decoding adds, but those of undecodable payloads."""
+    """The columns that a source gets by decoding payloads, none without that option.
+
+    The columns about payloads that cannot be decoded are left out.
+    """
     if options.decoding is None:
         return pa.schema([])
     decoded = options.decoding.decoder().decoded_schema(schema_of(("data",)))
@@ -120,31 +135,39 @@ def _decoded_fields(options: SourceOptions) -> pa.Schema:
 
 
 def decode_json(source: DataFrame, ddl: str, option: str) -> DataFrame:
-    """The source's rows, of any format, with the fields of a schema in place of the payload.
+    """Decode the JSON payloads of a DataFrame, from a source of any format, to columns.
 
-    `option`: the name of the schema's option, for messages. Raises ConfigError.
+    `ddl`: the schema of the payloads, whose fields replace the payload's column; `option`: the name
+    of its option, for messages. Raises ConfigError.
     """
     payload, metadata = payload_of(source.columns, option)
-    # Each task makes a decoder of its own.
+    # Each task makes a decoder of its own; the one here is only for the schema.
     make_decoder = partial(json_decoder, ddl, option, names_beside(payload, metadata), payload)
     schema = of_arrow(make_decoder().decoded_schema(in_arrow(source.schema)))
     return source.mapInArrow(partial(_decode_batches, make_decoder), schema)
 
 
 def names_beside(payload: str, metadata: Iterable[str]) -> FieldNames:
-    """Names of fields that differ from those of the source's columns."""
+    """The rule by which fields of payloads are called, so that no field has a source column's name.
+
+    `payload`, `metadata`: the source's columns. Rows of a stream always avoid all of a stream's
+    columns, so that the names do not depend on which are selected.
+    """
     return FieldNames(taken=COLUMNS if payload == "data" else (*metadata, payload))
 
 
 def _decode_batches(
     make_decoder: Callable[[], Decoder], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one task, decoded."""
+    """Decode the payloads in the batches of one task, with a decoder of its own."""
     yield from decode_in_parts(make_decoder(), batches)
 
 
 def payload_of(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
-    """The payload's column, and the other columns. Raises ConfigError."""
+    """Find the column of the payload, `data` or for a bucket `value`; return it and all others.
+
+    Raises ConfigError if there is none; `option`: the name of the option that needs it.
+    """
     names = list(columns)
     payload = next((name for name in _PAYLOADS if name in names), None)
     if payload is None:

@@ -27,14 +27,17 @@ _MAX_MILLISECONDS = (
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The value of `option`: a position for all streams (`everywhere`), or one for each."""
+    """Where reading begins or ends: the parsed value of one option, such as startingOffsets.
+
+    It has a position for all streams (`everywhere`), or one for each.
+    """
 
     option: str
     everywhere: PositionOrTime | None = None
     by_stream: Mapping[str, PositionOrTime] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
-        """Raise ConfigError if positions are by stream, but not for exactly these streams."""
+        """Raise ConfigError unless each stream that is read has a position, and no other stream."""
         streams = list(streams)
         if self.everywhere is None and set(streams) != set(self.by_stream):
             raise ConfigError(
@@ -44,22 +47,23 @@ class Positions:
             )
 
     def of(self, stream: str) -> PositionOrTime:
-        """The position for one stream, after `check`."""
+        """The position for one stream; `check` must have been called."""
         return self.by_stream[stream] if self.everywhere is None else self.everywhere
 
     def all(self) -> list[PositionOrTime]:
-        """All given positions."""
+        """All positions that the option has, whatever their streams."""
         return list(self.by_stream.values()) if self.everywhere is None else [self.everywhere]
 
 
 def _parse_offsets(name: str, value: str) -> Positions:
-    """Parse earliest, latest, a sequence, or a JSON object of these by stream."""
+    """Parse an option for a position: earliest, latest, a sequence, or a JSON object of these by
+    stream. `name`: the option's."""
     words = "latest" if name.startswith("ending") else "earliest, latest"
     return _parse(name, value, _parse_sequence, f"{words} or a sequence number of at least 1")
 
 
 def _parse_times(name: str, value: str) -> Positions:
-    """Parse a time, or a JSON object of times by stream."""
+    """Parse an option for a time, or a JSON object of times by stream. `name`: the option's."""
     expected = "a time (2026-01-31T12:00:00Z) or milliseconds since 1970"
     return _parse(name, value, partial(_parse_time, name), expected)
 
@@ -67,9 +71,11 @@ def _parse_times(name: str, value: str) -> Positions:
 def _parse(
     name: str, value: str, parse_position: Callable[[Any], PositionOrTime | None], expected: str
 ) -> Positions:
-    """The positions in the text of the option `name`, in JSON if they are by stream.
+    """Parse the text of an option for positions: one for all streams, or a JSON object with one for
+    each stream.
 
-    `parse_position` returns None for a value that is not as `expected`. Raises ConfigError.
+    `parse_position`: parses one; None if it is not what `expected` describes to the user. Raises
+    ConfigError.
     """
     text = value.strip()
     if not text.startswith("{"):
@@ -96,7 +102,7 @@ def _parse(
 
 
 def _parse_sequence(value: Any) -> Position | None:
-    """The text or number as earliest, latest or a sequence; None if it is none of them."""
+    """Parse a text or number that is "earliest", "latest" or a sequence; None for another value."""
     folded = str(value).strip().casefold()
     if folded == "earliest":
         return "earliest"
@@ -106,7 +112,10 @@ def _parse_sequence(value: Any) -> Position | None:
 
 
 def _parse_time(name: str, value: Any) -> AtTime | None:
-    """A time in ISO 8601, or milliseconds since 1970; None if it is neither."""
+    """Parse a time in ISO 8601, or milliseconds since 1970; None for another value.
+
+    Raises ConfigError for a number that must be in seconds, since it would be before any stream.
+    """
     text = str(value).strip()
     if text.isdecimal():
         if 0 < int(text) < _MIN_MILLISECONDS:  # 0 is written for "from the beginning"

@@ -22,15 +22,18 @@ from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """The position in each stream, with sequences in place of times. `end`: whether it is an end.
+    """Find the position in each stream at which reading begins, or with `end` ends, as an option
+    says: a time becomes the first sequence stored at or after it.
 
-    Raises ConfigError, and the errors of `Leaders.call`.
+    A time after the last message is "latest" for an end, or if `startingOffsetsByTimestampStrategy`
+    says so; otherwise it raises ConfigError. Also raises the errors of `Leaders.call`.
     """
     positions.check(streams := list(streams))
     by_stream = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.starting_offsets_by_timestamp_strategy == "latest"
 
     def resolve(api: StreamAPI) -> dict[str, Position]:
+        """Look up the first sequence at or after each time; other positions stay as they are."""
         return {
             stream: resolve_position(
                 position,
@@ -41,14 +44,17 @@ def resolve_positions(
             for stream, position in by_stream.items()
         }
 
+    # Only times are looked up on the servers, which must then know all messages of these streams.
     by_time = [stream for stream, position in by_stream.items() if isinstance(position, AtTime)]
     return leaders(options).call(lambda api: linearizable_read(api, by_time, resolve))
 
 
 def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, int]:
-    """The sequence in each stream before which an AvailableNow run ends, from proven facts.
+    """Find the sequence in each stream before which an AvailableNow run ends: what the option for
+    the end says, or else the present end of the stream.
 
-    Raises as `resolve_positions`, and ConfigError for a position behind the end of a stream.
+    `facts`: from leaders that are proven to lead. Raises the errors of
+    `resolve_positions`, and ConfigError for a position behind the end of a stream.
     """
     if not options.ending.option:
         return {name: tail(stream) for name, stream in facts.items()}
@@ -62,9 +68,10 @@ def resolve_ends(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> di
 def resolve_start(
     options: SourceOptions, facts: Mapping[str, StreamFacts]
 ) -> dict[str, StreamOffset]:
-    """The offsets at which a new streaming query begins, from proven facts.
+    """Find the offsets at which a new streaming query begins, as the options say.
 
-    Raises as `resolve_ends`, and ConfigError for an end before the start.
+    `facts`: from leaders that are proven to lead. Raises the errors of
+    `resolve_ends`, and ConfigError for an end before the start.
     """
     start = resolve_positions(options, options.streaming_start, facts, end=False)
     offsets = {name: planning.initial_offset(stream, start[name]) for name, stream in facts.items()}
@@ -72,14 +79,16 @@ def resolve_start(
         names = named(options.streaming_start.option), named(options.ending.option)
         for name, end in resolve_ends(options, facts).items():
             first = offsets[name].next if start[name] == "latest" else start[name]
-            fixed_range.fixed_range(facts[name], first, end, names=names)
+            fixed_range.fixed_range(facts[name], first, end, names=names)  # only checks
     return offsets
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check, before Spark is started, that a query could begin.
+    """Check, before Spark is started, that a new query could begin: its positions exist, and no
+    other query has claimed its streams.
 
-    Raises as `fetch_source_facts`, `resolve_start` and `QueryClaims`.
+    The servers are asked only if the options have something to check. Raises the errors of
+    `fetch_source_facts`, `resolve_start` and `QueryClaims`.
     """
     given_positions = set(options.streaming_start.all()) - {"earliest", "latest"}
     if options.removes_read_messages or options.ending.option or given_positions:

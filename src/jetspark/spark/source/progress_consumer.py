@@ -35,7 +35,10 @@ _RETRY_SECONDS = 60.0
 
 @dataclass
 class ProgressConsumer:
-    """The progress consumers of one query, one in each stream; moved by the driver."""
+    """Shows a query's progress to NATS tools, by a durable consumer in each stream.
+
+    Nobody reads through these consumers; the driver moves them after the last message read.
+    """
 
     options: SourceOptions
     name: str
@@ -45,7 +48,10 @@ class ProgressConsumer:
     """The time before which the consumers are not moved, on the monotonic clock."""
 
     def show(self, offsets: Mapping[str, StreamOffset]) -> None:
-        """Move them to the query's position. JetsparkError and OSError are only logged."""
+        """Move the consumers to the query's position, by stream.
+
+        A JetsparkError or OSError is only logged, and the next try is a minute later.
+        """
         moved = {
             stream: offset
             for stream, offset in offsets.items()
@@ -64,14 +70,17 @@ class ProgressConsumer:
             logger.warning("The progress consumer %s was not moved: %s", self.name, error)
 
     def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
-        """Make the stream's consumer stand before a sequence, unless another query has moved it."""
+        """Make a stream's consumer stand before a sequence, so that it shows what is unprocessed.
+
+        If another query has moved it back, this query gives up all its consumers, with a warning.
+        """
         consumer = StandingConsumer(
             api, stream, self.name, option="progressConsumer", description=DESCRIPTION
         )
         position = consumer.position()
         _, shown_sequence = self._shown.get(stream, ("", 0))
         if position is not None and position < shown_sequence:
-            self._not_before = math.inf
+            self._not_before = math.inf  # no more moves
             logger.warning(
                 "The progress consumer %s shows another query, which is behind this one. For each "
                 "to be shown, give each query a name of its own in the option 'progressConsumer'.",
@@ -79,8 +88,9 @@ class ProgressConsumer:
             )
         elif position is None:
             consumer.create(sequence, self.options.subjects)
-        # Recreated the first time, since an earlier run may have had other subjects, and to move it
-        # back, since a reset to before its start is refused.
+        # A reset moves the consumer. But it is created again the first time, since an earlier run
+        # may have had other subjects; to move it back, since the server refuses a reset to before
+        # its start; and by servers before 2.14, which have no reset.
         elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:

@@ -23,16 +23,22 @@ _MAX_NAMES_IN_ERROR = 20
 
 
 def leaders(options: SourceOptions) -> Leaders:
-    """The leaders of the streams, for requests of the driver."""
+    """The API of the servers that lead a source's streams, for requests of Spark's driver.
+
+    A server that has never answered this process is asked only once, so that a wrong address fails
+    at once.
+    """
     return Leaders(options.connection, options.read_timeout, at_once_if_new=True)
 
 
 def fetch_creation_time(connection: ConnectOptions, stream: str) -> str:
-    """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.call`."""
+    """Ask for a stream's creation time, by which a recreated stream is told from the old one.
+
+    Returns "" if there is no such stream. Raises the errors of `Leaders.call`.
+    """
     try:
-        return Leaders(connection, 5.0, at_once_if_new=True).call(
-            lambda api: api.stream(stream).created
-        )
+        leader = Leaders(connection, retry_seconds=5.0, at_once_if_new=True)
+        return leader.call(lambda api: api.stream(stream).created)
     except StreamNotFoundError:
         return ""
 
@@ -40,10 +46,12 @@ def fetch_creation_time(connection: ConnectOptions, stream: str) -> str:
 def fetch_source_facts(
     options: SourceOptions, *, running: bool = False, linearizable: bool = False
 ) -> dict[str, StreamFacts]:
-    """The facts of the chosen streams, by name; for a `running` query, of those that still exist.
+    """Fetch the facts (ends, settings, …) of the streams that a source reads, by name, after checks
+    that it may read them.
 
-    `linearizable`: from leaders that are proven to lead. Otherwise they may be slightly outdated,
-    which is enough where the next batch reads the rest.
+    `running`: for a query that has begun, for which streams may be missing. `linearizable`: only
+    from leaders that are proven to lead. Otherwise the facts may be slightly outdated, which is
+    enough where the next batch reads the rest.
 
     Raises StreamNotFoundError for a stream that the options name; ConfigError for a pattern that
     matches nothing, for subjects that cannot occur, and for retentions under which reading would
@@ -51,7 +59,7 @@ def fetch_source_facts(
     """
     try:
         return leaders(options).call(lambda api: _fetch_facts(options, api, running, linearizable))
-    except ConfigError:
+    except ConfigError:  # which outdated facts may have caused
         if linearizable:
             raise
         return fetch_source_facts(options, running=running, linearizable=True)
@@ -60,14 +68,18 @@ def fetch_source_facts(
 def _fetch_facts(
     options: SourceOptions, api: StreamAPI, running: bool, linearizable: bool
 ) -> dict[str, StreamFacts]:
-    """The facts that `fetch_source_facts` returns, checked. Raises as it does."""
+    """Fetch and check the facts of a source's streams over one link.
+
+    For `fetch_source_facts`, which explains the arguments and the errors.
+    """
     names: Iterable[str] = options.streams
     if options.stream_pattern is not None:
         all_names = sorted(api.all_stream_names() if linearizable else api.stream_names())
         names = [name for name in all_names if re.fullmatch(options.stream_pattern, name)]
         if not names and not running:
             raise _no_match_error(options.stream_pattern, all_names)
-    # A caller in doubt asks again with `linearizable`.
+    # A server may not know of a new stream yet, for which it is asked again during some seconds. A
+    # running query that misses a stream calls again with `linearizable`, so it need not wait here.
     retry_seconds = 0.0 if running and not linearizable else NOT_FOUND_SECONDS
     facts, missing = fetch_stream_facts(api, names, not_found_for=retry_seconds)
     must_exist = not running and options.stream_pattern is None
@@ -80,11 +92,11 @@ def _fetch_facts(
             facts = confirmed_facts(api, facts)
             break
         except StreamNotFoundError:
-            # Deleted since; treated like those missing before.
+            # It was deleted since, and is treated like streams that were missing before.
             facts, missing = fetch_stream_facts(api, facts, not_found_for=retry_seconds)
             if must_exist or not missing:
                 raise
-    if options.present_values:
+    if options.present_values:  # newer values replace older ones, so those are no loss
         facts = {
             name: replace(stream, keeps_last_per_subject=True) for name, stream in facts.items()
         }
@@ -107,7 +119,7 @@ def _fetch_facts(
 
 
 def _no_match_error(pattern: str, names: list[str]) -> ConfigError:
-    """The error for a pattern that matches none of the streams' names."""
+    """The error for a pattern of stream names that matches none of the existing `names`."""
     unnamed = len(names) - _MAX_NAMES_IN_ERROR
     more = f" and {unnamed:,} more" if unnamed > 0 else ""
     return ConfigError(
@@ -132,8 +144,11 @@ def _bucket_not_found_error(bucket: str, api: StreamAPI) -> ConfigError:
 def check_subjects(
     options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> None:
-    """Check that the options' subjects can occur in the streams. Raises ConfigError, and as
-    `linearizable_read`; with a pattern, which may find further streams, it only warns."""
+    """Check that the subjects that a source selects can occur in its streams.
+
+    If not, it raises ConfigError, or only warns if the streams are given by a pattern, which may
+    find further ones. Also raises the errors of `linearizable_read`.
+    """
     fixed_range.check_subjects(
         named("subjects"),
         options.subjects,
@@ -144,8 +159,11 @@ def check_subjects(
 
 
 def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    """Raise ConfigError for a stream in which the query and other readers would remove each other's
-    messages, or in which keys cannot be chosen; and UnsupportedByServerError."""
+    """Raise ConfigError if a source with these options cannot read a stream completely.
+
+    That is so if the query and other readers would remove each other's messages, or the server
+    cannot select keys. Raises UnsupportedByServerError for a server that is too old for an option.
+    """
     name, retention = facts.name, facts.retention
     if options.keys and facts.is_mirror:
         raise ConfigError(
@@ -182,6 +200,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
     server = api.link.info
     if options.interest_consumer is not None and not server.at_least(2, 14):
         raise UnsupportedByServerError(named("interest_consumer"), "2.14", server.version)
+    # The only consumer beside which this query may read is its own claim.
     if options.sole_reader and (
         facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None)
     ):

@@ -29,15 +29,17 @@ ORDER_BY_TIME = (
 
 
 def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMessage) -> bool:
-    """Whether the stream still has the message `last`, or continues after it, as a restored stream
-    or a mirror does.
+    """Whether a recreated stream goes on with the sequences of the old one, as a restored stream or
+    a mirror does, so that tables can be ordered by sequence.
 
-    Raises the errors of `Leaders.call`.
+    `last`: the last message of the old stream that the query knows. Raises the errors of
+    `Leaders.call`.
     """
     times = leaders(options).call(lambda api: fetch_message_times(api, {facts.name: last.seq}))
     time = times.get(facts.name)
     if time is not None:  # compared in microseconds, since tables keep no more
         return time // 1000 == last.ns // 1000
+    # The message is gone. The stream may begin after it, or have been continued from a copy.
     if facts.first_seq > last.seq:
         return True
     return facts.last_seq >= last.seq and bool(
@@ -48,11 +50,13 @@ def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMes
 def check_sequences_continue(
     options: SourceOptions, facts: StreamFacts, offset: StreamOffset
 ) -> None:
-    """Raise StreamRecreatedError if the stream's sequences begin anew.
+    """Raise StreamRecreatedError if a stream was recreated, and its sequences begin anew.
 
-    Also raises the errors of `sequences_continue`.
+    `offset`: the query's position in the stream, by which that is found out. Also raises the errors
+    of `sequences_continue`.
     """
-    last = offset.last or LastMessage(offset.last_known, 0)
+    # An old checkpoint lacks the last message; a time of 0 is that of no message.
+    last = offset.last or LastMessage(offset.last_known, ns=0)
     if facts.created != offset.created and not sequences_continue(options, facts, last):
         raise facts.recreated_error(offset.created, ORDER_BY_TIME)
 
@@ -60,9 +64,11 @@ def check_sequences_continue(
 def find_older_copies(
     api: StreamAPI, offsets: Mapping[str, StreamOffset], advice: str
 ) -> list[DataLossError]:
-    """Return an error for each stream that was replaced by an older copy, by one request a stream.
+    """Find streams that were replaced by older copies of themselves, as from a disk's backup.
 
-    `advice` ends the messages. Raises the errors of `fetch_message_times`.
+    `offsets`: the query's, each with the stream's last message when it was planned. In such a copy
+    that sequence has another message, with another time. Returns an error for each such stream,
+    whose message ends with `advice`. Raises the errors of `fetch_message_times`.
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
     times = fetch_message_times(api, {name: message.seq for name, message in last.items()})
@@ -72,7 +78,7 @@ def find_older_copies(
         if ns == message.ns:
             continue
         with suppress(StreamNotFoundError):
-            # Planning and readers detect a recreated stream.
+            # Not a recreated stream, which planning and readers detect.
             if api.stream(name).created == offset.created:
                 sentence = (
                     f"{message.replaced_message(name, ns)}, so messages before sequence "

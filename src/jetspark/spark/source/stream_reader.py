@@ -72,7 +72,10 @@ _START_OVER_ADVICE = (
 
 
 class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
-    """Micro-batches of explicit sequence ranges.
+    """Reads streams for `spark.readStream`, in micro-batches of explicit ranges of sequences.
+
+    Spark calls it on the driver to plan batches, and `read` on executors. Between calls it only
+    remembers what saves requests: the position is in Spark's checkpoint.
 
     On the driver it raises the errors of `fetch_source_facts`, `resolve_start` and `QueryClaims`;
     ConfigError for another query's offset; DataLossError, StreamRecreatedError and
@@ -80,15 +83,20 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     """
 
     def __init__(self, options: SourceOptions) -> None:
+        """Create a reader, as Spark does in each process of the query; asks no server."""
         self._options = options.for_streaming()
+        # The query may be running already, so a server that does not answer is retried.
         pool.reachable.add(self._options.connection)
         self._initial_offsets: dict[str, StreamOffset] | None = None
+        """The start of a new query, once Spark has asked for it."""
         self._targets: dict[str, int] | None = None
         """The sequences before which an AvailableNow run ends, by stream."""
         self._trigger_facts: dict[str, StreamFacts] | None = None
         """The facts of the last `latestOffset`, until `reportLatestOffset` has taken them."""
         self._last_batch_time = -math.inf
+        """When the last batch was planned, on the monotonic clock, for `maxTriggerDelay`."""
         self._subjects_checked = False
+        """Whether the option `subjects` was checked against the streams, once in a process."""
         self._logged_losses: dict[str, str] = {}
         """The keys of the losses that were logged, by stream."""
         self._checked_server_id: str | None = None
@@ -100,7 +108,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """The start of a new query; stays the same if Spark asks twice before the first batch."""
+        """Find where a new query begins; the same if Spark asks again before the first batch.
+
+        With `interestConsumer` it also creates the consumers that keep the messages from there on.
+        """
         if self._initial_offsets is None:
             options = self._options
             offsets = resolve_start(options, fetch_source_facts(options, linearizable=True))
@@ -114,7 +125,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         return to_json(self._initial_offsets)
 
     def getDefaultReadLimit(self) -> limits.ReadLimit:
-        """One limit of the options, since Spark takes only one; `latestOffset` applies them all."""
+        """Tell Spark the limit of a batch: one of the options, since Spark takes only one.
+
+        Spark only passes it back to `latestOffset`, which applies all limits of the options.
+        """
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return limits.ReadMaxRows(options.max_offsets_per_trigger)
@@ -127,14 +141,18 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     @without_traceback
     @gc_paused()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Determine where this run ends."""
+        """Determine where a run with `Trigger.AvailableNow` ends in each stream."""
         facts = fetch_source_facts(self._options, running=True, linearizable=True)
         self._targets = resolve_ends(self._options, facts)
 
     @without_traceback
     @gc_paused()
     def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself, unchanged, when there is nothing to read."""
+        """Plan where the batch from `start` on ends; returns `start` if there is nothing to read.
+
+        It also checks that the streams are still those that the query has read, and that they keep
+        what it needs. `limit`: from `getDefaultReadLimit`, or ReadAllAvailable for Trigger.Once.
+        """
         options = self._options
         if options.available_now and self._targets is None:
             self.prepareForTriggerAvailableNow()
@@ -150,6 +168,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         self._trigger_facts = facts
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, limits.ReadAllAvailable)
+        # Whether the batch may wait until there are `minOffsetsPerTrigger`.
         may_wait = (
             limited
             and self._targets is None
@@ -166,7 +185,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         )
         self._log_losses(facts, offsets)
         if not self._subjects_checked and offsets.keys() <= facts.keys():
-            # Once for a resumed query, since the user may have changed the option.
+            # Once in a process, since the user of a resumed query may have changed the option.
             leaders(options).call(lambda api: check_subjects(options, api, facts))
             self._subjects_checked = True
         if self._progress_consumer is not None:
@@ -175,7 +194,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 {name: offset for name, offset in offsets.items() if name in facts}
             )
         if options.removes_read_messages and token is None:
-            token = secrets.token_hex(8)  # a new offset, so that Spark logs the token
+            # A new query's token makes a new offset, even with nothing to read, so Spark logs it.
+            token = secrets.token_hex(8)
         elif ends == offsets:
             return start
         self._last_batch_time = time.monotonic()
@@ -183,10 +203,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The streams' ends, for the lag in the query's progress.
+        """Tell Spark the ends of the streams, from which it reports the query's lag.
 
-        From this trigger's `latestOffset`, which Spark calls just before, so that the streams are
-        asked once per trigger.
+        Spark calls this just after `latestOffset`, which has left the facts of the streams, so that
+        the servers are asked only once per trigger.
         """
         facts, self._trigger_facts = self._trigger_facts, None
         if facts is None:
@@ -201,7 +221,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     @without_traceback
     @gc_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The partitions between two offsets: always the same ones, however often Spark asks."""
+        """Plan what tasks read in the batch between two offsets; the same however often Spark asks.
+
+        If the query removes what it has read, it first claims the streams, before anything is read.
+        """
         options = self._options
         offsets, ends = self._parse_offsets(start), self._parse_offsets(end)
         if self._checked_server_id is None:  # a batch planned by an earlier process
@@ -221,7 +244,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             for name in sorted(ends)
         ]
         if options.backfills_by_snapshot:
-            # A stream's first batch is its backlog. The rows of a range are the same either way.
+            # A stream's first batch may have a long backlog, for which a snapshot is faster. The
+            # rows of a range are the same either way.
             ranges = [
                 choose_snapshot(options, range_)
                 if range_.stream not in offsets or offsets[range_.stream].initial
@@ -234,7 +258,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Let the server remove messages that were kept for this query."""
+        """Let the servers remove the messages before `end`, which the query's checkpoint covers, if
+        the options say that the query removes what it has read."""
         options = self._options
         if not options.removes_read_messages:
             return
@@ -242,6 +267,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         facts = fetch_source_facts(options, running=True, linearizable=True)
 
         def remove(api: StreamAPI) -> None:
+            """Purge a work queue, or move the consumer, up to the committed offset, by stream."""
             for name, offset in offsets.items():
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
@@ -263,14 +289,15 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     # -- rows, on executors ----------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition."""
+        """Yield the rows of one partition; Spark calls this on an executor."""
         with names_of_spark():
             yield from read_partition(self._options, partition)
 
     # -- streams ---------------------------------------------------------------------------
 
     def _fetch_checked_facts(self, offsets: dict[str, StreamOffset]) -> dict[str, StreamFacts]:
-        """The facts of the streams, from leaders that know what the query has read.
+        """Fetch the facts of the streams, from leaders that know what the query has read, and check
+        that the query can go on from `offsets`.
 
         Raises for a stream that this query cannot continue, whatever `failOnDataLoss` says.
         """
@@ -294,15 +321,18 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     def _ensure_messages_kept(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
     ) -> dict[str, StreamFacts]:
-        """Ensure that only this query removes messages, and that the streams keep unread ones.
+        """Ensure, for a query that removes what it has read, that no other query removes messages,
+        and that the streams keep what it has not read.
 
-        Returns the facts, fetched again if a consumer had to be created.
+        `token`: by which the query knows its claims (see `claims`). Returns the facts, fetched
+        again if a consumer had to be created.
         """
         options, created = self._options, set[str]()
         if not options.removes_read_messages:
             return facts
 
         def check(api: StreamAPI) -> None:
+            """Check the query's claims, and create or check the consumers that keep messages."""
             QueryClaims(api, options, token).check(facts, offsets)
             if (name := options.interest_consumer) is not None:
                 strict = options.fail_on_data_loss
@@ -314,10 +344,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         return fetch_source_facts(options, running=True) if created else facts
 
     def _check_copies(self, offsets: dict[str, StreamOffset], server_id: str | None) -> None:
-        """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
+        """Raise DataLossError if a stream was replaced by an older copy of itself, as from a backup
+        of the disk; with `failOnDataLoss=false` only log it.
 
-        Checked once in a process, and again after each start of the server. `server_id`: the
-        server's ID, None if it is unknown.
+        Such a copy can only appear while a server is down, so it is checked once in a process, and
+        again when `server_id`, which each start of a server changes, is another one. None: unknown.
         """
         if server_id is not None and server_id == self._checked_server_id:
             return
@@ -348,7 +379,12 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         offsets: dict[str, StreamOffset],
         facts: dict[str, StreamFacts],
     ) -> dict[str, StreamOffset]:
-        """Ends with their witness, of the streams in which newer messages replace older ones."""
+        """Add a witness to the ends of streams in which newer messages replace older ones.
+
+        A witness is a stored message, the first one after the end or else the last. If it is gone
+        later, and its subject has no newer one, then messages were removed and not only replaced.
+        Returns only the ends that get a witness.
+        """
         sequences = {
             name: min(end.next, facts[name].last_seq)
             for name, end in ends.items()
@@ -359,9 +395,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         }
         if not sequences or self._options.present_values:
             return {}
+        # Any message that the query reads will do, so only its first subject is asked for.
         subject = (self._options.subjects or (">",))[0]
 
         def fetch(api: StreamAPI) -> dict[str, StreamOffset]:
+            """Fetch each stream's first message from `sequences` on, as the witness of its end."""
             messages = {
                 name: api.message(name, seq=sequence, next_by_subj=subject)
                 for name, sequence in sequences.items()
@@ -381,7 +419,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             return {}
 
     def _log_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
-        """Log the messages or streams that the query skips, once for each loss."""
+        """Log what the query loses because streams are gone or have changed, once for each loss."""
         losses = {
             name: loss
             for name, offset in offsets.items()
@@ -393,7 +431,10 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         self._logged_losses = {name: loss.key for name, loss in losses.items()}
 
     def _parse_offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
-        """The offsets in Spark's document. Raises ConfigError for those of other streams."""
+        """Decode Spark's offset to the offsets by stream.
+
+        Raises ConfigError if it is of other streams than the options name.
+        """
         offsets = from_json(document)
         streams = set(self._options.streams)
         if streams and offsets.keys() != streams:

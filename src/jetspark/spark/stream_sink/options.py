@@ -27,7 +27,7 @@ class Guarantee(StrEnum):
 
 
 def _parse_guarantee(name: str, value: str) -> Guarantee:
-    """The guarantee, also in capitals or with underscores. Raises ConfigError."""
+    """Parse the option `guarantee`, also in capitals or with underscores. Raises ConfigError."""
     folded = value.strip().casefold().replace("_", "-")
     try:
         return Guarantee(folded)
@@ -62,7 +62,10 @@ class SinkOptions(StreamSinkScope):
 
     @property
     def name(self) -> str | None:
-        """The query's name in the ledger; None if it has none (`query_name`)."""
+        """The streaming query's name in the ledger, the stream with the decisions of exactly-once.
+
+        The name survives the query's checkpoint; None if there is none (`query_name`).
+        """
         return query_name(self.writer_name, self.checkpoint)
 
     @property
@@ -71,7 +74,10 @@ class SinkOptions(StreamSinkScope):
         return self.guarantee is Guarantee.EFFECTIVELY_ONCE
 
     def for_batch(self) -> SinkOptions:
-        """These options, checked for df.write. Raises ConfigError."""
+        """Check that the options fit a batch write (`df.write`), and return them.
+
+        Raises ConfigError.
+        """
         if self.guarantee is Guarantee.EXACTLY_ONCE and self.transaction_id is None:
             raise ConfigError(
                 "A batch write has no checkpoint that could name it: give "
@@ -84,7 +90,10 @@ class SinkOptions(StreamSinkScope):
         return self
 
     def for_streaming(self) -> SinkOptions:
-        """These options, checked for df.writeStream. Raises ConfigError."""
+        """Check that the options fit a streaming query (`df.writeStream`), and return them.
+
+        Raises ConfigError.
+        """
         if self.transaction_id is not None:
             raise ConfigError(
                 "is for batch writes; a streaming query is identified by its checkpoint.",
@@ -94,7 +103,7 @@ class SinkOptions(StreamSinkScope):
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The options of a stream's sink, from Spark's texts.
+    """Parse and check the options for writing to a stream or bucket, which Spark passes as texts.
 
     Raises ConfigError for unknown names (with the nearest known one), bad values, no stream.
     """

@@ -30,9 +30,10 @@ _MAX_REMEMBERED_SUBJECTS = 100_000
 def encode_payloads(
     options: SinkOptions, encoding: Codec, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches with a column `data` in place of the payload's fields.
+    """Encode rows to payloads, as the option `encode` says: all columns that are not for something
+    else (subject, headers, message id) become fields of the payload, in a column `data`.
 
-    Raises ConfigError for a row that does not fit.
+    Raises ConfigError for a row that does not fit the schema.
     """
     not_payload = {"headers"}
     if options.subject is None:
@@ -50,7 +51,7 @@ def encode_payloads(
 
 @dataclass
 class RowEncoder:
-    """Encodes the rows of one task as messages."""
+    """Encodes the rows of one task as messages of a stream, after checks of each."""
 
     stream: str
     patterns: Sequence[str]
@@ -63,14 +64,21 @@ class RowEncoder:
     headers: Pairs = ()
     """Headers of every message, beside the row's."""
     _encoded_subjects: dict[str | None, bytes] = field(default_factory=dict, init=False)
+    """Subjects that were checked, as bytes."""
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """A message for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
+        """Yield a message for each row, in order.
+
+        Raises ConfigError, BadSubjectError or BadHeaderError for a row that cannot be a message.
+        """
         for batch in batches:
             yield from self._encode_batch(batch)
 
     def _encode_batch(self, batch: pa.RecordBatch) -> Iterator[EncodedMessage]:
-        """The (subject, header block or None, payload) of each row."""
+        """Yield the message of each row in a batch: subject, header block or None, and payload.
+
+        Raises the errors of `messages`.
+        """
         subjects = [self.subject] * batch.num_rows
         if self.subject is None:
             subjects = batch.column("subject").to_pylist()
@@ -88,7 +96,7 @@ class RowEncoder:
             yield encoded_subject, block, payload
 
     def _encode_subject(self, subject: str | None) -> bytes:
-        """Check a subject, and remember its bytes."""
+        """Check that the stream takes messages of a subject; return and remember it as bytes."""
         if subject is None:
             raise ConfigError("A row has no subject (null).")
         check_publish_subject(subject)
@@ -98,12 +106,12 @@ class RowEncoder:
                 f"listens to {', '.join(self.patterns)}."
             )
         if len(self._encoded_subjects) > _MAX_REMEMBERED_SUBJECTS:
-            self._encoded_subjects.clear()
+            self._encoded_subjects.clear()  # they do not seem to recur
         encoded = self._encoded_subjects[subject] = subject.encode()
         return encoded
 
     def _header_blocks(self, batch: pa.RecordBatch) -> Iterable[bytes | None]:
-        """The header block of each row, None for a message without headers."""
+        """The header block of each row of a batch: its headers as NATS sends them, or None."""
         names = batch.schema.names
         headers = msg_ids = [None] * batch.num_rows
         if not self.headers and not {"headers", "msg_id"} & {*names}:
@@ -121,7 +129,7 @@ class RowEncoder:
 
 
 def _column_as_bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
-    """The values of a binary or string column as bytes."""
+    """The values of a binary or string column, as bytes; None for null."""
     column: Any = batch.column(name)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         column = column.cast(pa.large_binary())
@@ -132,9 +140,11 @@ def _column_as_bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 def _encode_headers(
     pairs: list[Any] | None, msg_id: str | None, common_headers: Pairs
 ) -> bytes | None:
-    """A row's header block: empty for an empty array; None for null, or when no header is left.
+    """Encode a row's headers as NATS sends them, without those for the server ("Nats-…").
 
-    `common_headers`: of every message; they replace the row's headers of these names.
+    Returns None if the message has no headers; but a row with an empty array gets an empty block.
+    `pairs`: the row's headers, None for null. `common_headers`: of every message; they replace the
+    row's headers of these names.
     """
     headers = [*common_headers]
     common_names = [name.casefold() for name, _ in common_headers]
@@ -160,7 +170,7 @@ _HEADERS_OF_OPERATION: dict[str, bytes | None] = {
 
 @dataclass(frozen=True)
 class EntryEncoder:
-    """Encodes the rows of one task as entries."""
+    """Encodes the rows of one task as entries of a Key-Value bucket, after checks of each."""
 
     bucket: str
     _: KW_ONLY
@@ -168,7 +178,10 @@ class EntryEncoder:
     """Most bytes of a value, including headers."""
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """An entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
+        """Yield the message of an entry for each row, in order.
+
+        Raises ConfigError for a row that cannot be an entry, BadNameError for a bad key.
+        """
         for batch in batches:
             keys = batch.column("key").to_pylist()
             operations: list[str | None] = [None] * batch.num_rows
@@ -179,7 +192,10 @@ class EntryEncoder:
     def _encode_entry(
         self, key: str | None, value: bytes | None, operation: str | None
     ) -> EncodedMessage:
-        """The message that puts, deletes or purges a key; without an operation, null deletes."""
+        """Encode one row as the message that puts, deletes or purges its key.
+
+        Without an operation, a null value deletes the key, and any other is put.
+        """
         if key is None:
             raise ConfigError("A row has no key (null).")
         check_key(key)

@@ -21,20 +21,24 @@ _PACKING_BYTES = 8192
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """Facts about the stream that tasks need; plain values, since it is sent to them."""
+    """What tasks need to know of the stream that they write to.
+
+    It has plain values only, since Spark sends it to executors.
+    """
 
     subjects: tuple[str, ...]
     max_message_bytes: int
     """Most bytes of a row's message, including headers."""
     keeps_markers: bool = False
-    """Whether the stream allows a time to live for each message, so that markers need not expire.
-    """
+    """Whether the stream's `max_age` need not remove markers, the messages with which exactly-once
+    notes in the stream how far a batch is: each can have a time to live of its own."""
     missing: tuple[str, ...] = ()
     """Changes that the server needs first, as sentences; empty once it is prepared."""
 
 
 def inspect_target(options: SinkOptions) -> SinkTarget:
-    """Check the stream without changing it.
+    """Check, for a command that only looks, whether rows can be written to the target stream, and
+    what it lacks. It changes nothing (`prepare` does).
 
     Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
     guarantee is impossible, or that lacks something and may not be changed; and the errors of
@@ -42,6 +46,7 @@ def inspect_target(options: SinkOptions) -> SinkTarget:
     """
 
     def inspect(api: StreamAPI) -> SinkTarget:
+        """Describe the target and what it lacks, as sentences."""
         config = _fetch_checked_config(options, api)
         missing = []
         if changes := _plan_changes(options, config):
@@ -56,9 +61,14 @@ def inspect_target(options: SinkOptions) -> SinkTarget:
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
-    """Inspect the target; for exactly-once, add what the stream lacks, and create its ledger."""
+    """Check the target stream before rows are written, and for exactly-once make it ready: change
+    its configuration, if permitted, and create its ledger, the stream with the decisions.
+
+    Raises the errors of `inspect_target`.
+    """
 
     def change(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
+        """Change the stream's configuration if needed; return it, and the target's description."""
         config = _fetch_checked_config(options, api)
         if changes := _plan_changes(options, config):
             config = api.update({**config, **changes})
@@ -66,28 +76,40 @@ def prepare(options: SinkOptions) -> SinkTarget:
 
     config, target = _leaders(options).call(change)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
-        ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
+        # No writer is needed to create the ledger.
+        ledger = Ledger(
+            options.connection, options.stream, writer="", timeout=options.publish_timeout
+        )
         ledger.make_stream(config.get("num_replicas", 1))
     return target
 
 
 def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
-    """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
-    another one of its name has written; and as `Leaders.call`."""
+    """Check that no other exactly-once query of this query's name has written to the stream.
+
+    `checkpoint`: the query's, a folder of this machine; its id there tells this query from another.
+    Raises LedgerError for another query, unless the option `adoptLedger` accepts it, and the errors
+    of `Leaders.call`.
+    """
     if options.guarantee is Guarantee.EXACTLY_ONCE and not options.adopt_ledger:
         query = read_checkpoint(checkpoint).query
+        # A query without a checkpoint yet is new: any id that no other has.
         _writer(options, query or str(uuid.uuid4())).check_name()
 
 
 def register_name(options: SinkOptions, query: str | None) -> None:
-    """Record the name of an exactly-once query that continues; None: it is new. Raises as
-    `Leaders.call`."""
+    """Record in the stream's ledger the name of an exactly-once query that continues, so that it is
+    known even if the query's checkpoint is lost.
+
+    `query`: the query's id; None for a new one, for which nothing is recorded yet. Raises the
+    errors of `Leaders.call`.
+    """
     if options.guarantee is Guarantee.EXACTLY_ONCE and query is not None:
         _writer(options, query).register_name()
 
 
 def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
-    """The writer of a streaming query, by the query's id."""
+    """The exactly-once writer of a streaming query, which is identified by the query's id."""
     return ExactlyOnceWriter(
         options.connection,
         options.stream,
@@ -98,12 +120,15 @@ def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
 
 
 def _leaders(options: SinkOptions) -> Leaders:
-    """The leader of the target stream, for requests of the driver."""
+    """The API of the server that leads the target stream, for requests of Spark's driver."""
     return Leaders(options.connection, options.publish_timeout, at_once_if_new=True)
 
 
 def _fetch_checked_config(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
-    """The stream's configuration. Raises if the guarantee is impossible with it."""
+    """Fetch the target stream's configuration, and check that the guarantee is possible with it.
+
+    Raises ConfigError or UnsupportedByServerError if not.
+    """
     config = api.config(options.stream)
     try:
         _check_config(options, config)
@@ -111,7 +136,7 @@ def _fetch_checked_config(options: SinkOptions, api: StreamAPI) -> dict[str, Any
     except ConfigError:
         is_ready = False
     if not is_ready:
-        # A replaced leader may not know of a change.
+        # The answer may be old, from a leader that was replaced: ask one that is proven to lead.
         config = linearizable_read(api, [options.stream], lambda api: api.config(options.stream))
     _check_config(options, config)
     server = api.link.info
@@ -123,12 +148,15 @@ def _fetch_checked_config(options: SinkOptions, api: StreamAPI) -> dict[str, Any
 def _describe_target(
     options: SinkOptions, api: StreamAPI, config: dict[str, Any], missing: tuple[str, ...] = ()
 ) -> SinkTarget:
-    """What tasks need to know of a stream with this configuration."""
+    """Describe the target stream, which has the configuration `config`, for tasks.
+
+    `missing`: changes that it still needs, as sentences.
+    """
     max_bytes, max_of_stream = api.link.info.max_payload, config.get("max_msg_size", -1)
     if max_of_stream >= 0:  # -1: unlimited
         max_bytes = min(max_bytes, max_of_stream)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
-        max_bytes -= _PACKING_BYTES
+        max_bytes -= _PACKING_BYTES  # rows are first stored in messages with others
     return SinkTarget(
         subjects=tuple(config.get("subjects") or ()),
         max_message_bytes=max_bytes,
@@ -138,7 +166,10 @@ def _describe_target(
 
 
 def _check_config(options: SinkOptions, config: dict[str, Any]) -> None:
-    """Raise ConfigError for a stream to which rows cannot be written with this guarantee."""
+    """Raise ConfigError if rows cannot be written to a stream with the options' guarantee.
+
+    What exactly-once needs beside that is in `_plan_changes`.
+    """
     name, subjects = options.stream, config.get("subjects") or []
     if config.get("mirror"):
         raise ConfigError(f"Stream {name!r} is a mirror: write to the stream that it mirrors.")
@@ -173,8 +204,12 @@ def _check_config(options: SinkOptions, config: dict[str, Any]) -> None:
 
 
 def _plan_changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
-    """The changes of the stream's configuration that exactly-once needs. Raises ConfigError where
-    they do not help, or the user has not permitted them."""
+    """Plan the changes of the target stream's configuration that exactly-once needs; empty for
+    another guarantee, or if nothing is lacking.
+
+    Raises ConfigError if no change would help, or the user has not permitted changes (option
+    `prepareStream`).
+    """
     if options.guarantee is not Guarantee.EXACTLY_ONCE:
         return {}
     if config.get("persist_mode") == "async":
@@ -188,6 +223,7 @@ def _plan_changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any
     changes: dict[str, Any] = {}
     if not any(subjects_overlap(markers, subject) for subject in subjects):
         changes["subjects"] = [*subjects, markers]
+    # Rows and their marker are stored in one atomic batch, and a new marker replaces the old one.
     for flag in ("allow_atomic", "allow_rollup_hdrs"):
         if not config.get(flag):
             changes[flag] = True
@@ -205,9 +241,11 @@ def _plan_changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any
 
 
 def _check_keeps_markers(config: dict[str, Any], markers: str) -> None:
-    """Raise ConfigError if a stream by itself removes or renames markers, whose subjects are given.
+    """Raise ConfigError if a stream, by its limits or transforms, removes or renames markers: the
+    messages with which exactly-once notes in the stream how far a batch is.
 
-    Against `max_age` a message can have a time to live of its own.
+    `markers`: the pattern of their subjects. The limit `max_age` is no problem, since a marker can
+    have a time to live of its own.
     """
     name = config["name"]
     for limit in ("max_msgs", "max_bytes"):
@@ -227,5 +265,5 @@ def _check_keeps_markers(config: dict[str, Any], markers: str) -> None:
 
 
 def _list_changes(changes: dict[str, Any], markers: str) -> str:
-    """The changes for the user, as `the subject X, allow_atomic`."""
+    """List changes of a stream's configuration for the user, as `the subject X, allow_atomic`."""
     return ", ".join(f"the subject {markers}" if name == "subjects" else name for name in changes)

@@ -37,9 +37,13 @@ from jetspark.stream_writes.publish import StreamPublisher
 
 @dataclass
 class WriteReport(WriterCommitMessage):
-    """A task's commit message: the writer, and what it published or staged."""
+    """What a task reports to the driver's commit: what it has written, or why it could not.
+
+    "Staged" rows (of exactly-once) are stored in the ledger, not in the target stream yet.
+    """
 
     writer: str
+    """The writer's id, by which the ledger knows it: the query's id, or a transaction's name."""
     output: TaskRows
     error: ConfigError | BadHeaderError | APIError | None = None
     """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
@@ -47,7 +51,7 @@ class WriteReport(WriterCommitMessage):
 
 
 class _StreamWriter:
-    """The common part of both writers.
+    """Writes the rows of a DataFrame to a stream: what batch and streaming writes have in common.
 
     Tasks raise the errors of `StreamPublisher.send` or `stage`, except those that a rerun cannot
     change (ConfigError, BadHeaderError, APIError): the commit raises these, and the errors of
@@ -59,7 +63,11 @@ class _StreamWriter:
         self._target = target
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> WriteReport:
-        """Store a task's rows; a lasting error is reported, not raised."""
+        """Store a task's rows, and report to the driver what was stored.
+
+        An error that a rerun of the task cannot change is reported, not raised: Spark would run the
+        task again, and store the first rows again.
+        """
         try:
             return WriteReport(writer, self._store_rows(writer, batches))
         except (ConfigError, BadHeaderError, APIError) as error:
@@ -68,14 +76,19 @@ class _StreamWriter:
             return WriteReport(writer, TaskRows(), error)
 
     def _store_rows(self, writer: str, batches: Iterator[pa.RecordBatch]) -> TaskRows:
-        """Stage a task's rows for exactly-once, or publish them."""
+        """Publish a task's rows to the stream; or for exactly-once stage them: store them in the
+        ledger, from which the commit copies them.
+
+        `writer`: the id by which the ledger knows the query or transaction.
+        """
         options = self._options
         messages = self._encode_rows(batches)
         if options.guarantee is Guarantee.EXACTLY_ONCE:
             ledger = Ledger(
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
-            # A query's batch may be computed again with other rows; the first decision counts.
+            # A transaction that is tried again must have the same rows, which a digest tells. A
+            # query's batch may be computed again with other rows; its first decision counts.
             return ledger.stage(messages, digest=options.transaction_id is not None)
         with StreamPublisher(
             options.connection,
@@ -87,7 +100,10 @@ class _StreamWriter:
         return TaskRows(publisher.acked)
 
     def _encode_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """A message for each row. Raises the errors of `RowEncoder`, or `EntryEncoder`."""
+        """Encode each of a task's rows as a message of the stream, or an entry of the bucket.
+
+        Raises the errors of `RowEncoder` or `EntryEncoder`.
+        """
         options, target, encoding = self._options, self._target, self._options.encoding
         max_bytes = target.max_message_bytes
         if options.bucket is not None:
@@ -108,9 +124,10 @@ class _StreamWriter:
     def _commit(
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
     ) -> None:
-        """Raise a task's error; for exactly-once, commit what the tasks have staged.
+        """Finish a batch on the driver: raise the first error that a task has reported, or for
+        exactly-once copy the staged rows from the ledger to the stream.
 
-        `name`: a streaming query's, in the ledger.
+        `name`: by which the ledger knows a streaming query beyond its checkpoint.
         """
         options = self._options
         for message in messages:
@@ -122,7 +139,7 @@ class _StreamWriter:
         ExactlyOnceWriter(
             options.connection,
             options.stream,
-            written[0].writer,
+            written[0].writer,  # the same in all
             name=name,
             keep_markers=self._target.keeps_markers,
             timeout=options.publish_timeout,
@@ -135,29 +152,37 @@ class _StreamWriter:
 
 
 class JetStreamBatchWriter(_StreamWriter, DataSourceArrowWriter):
-    """df.write; the batch of a transaction has number 0."""
+    """Writes a batch DataFrame to a stream (`df.write`).
+
+    For exactly-once the write is a transaction, which the user names; its only batch has number 0.
+    """
 
     @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
-        """Runs on an executor."""
+        """Write the rows of one task; Spark calls this on an executor."""
         return self._write(self._options.transaction_id or "", iterator)
 
     @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs on the driver when all tasks are done."""
+        """Finish the write; Spark calls this on the driver when all tasks are done."""
         self._commit(messages, 0)
 
 
 class JetStreamStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
+    """Writes the micro-batches of a streaming query to a stream (`df.writeStream`).
+
+    The ledger knows the writer by the query's id, which the checkpoint keeps.
+    """
 
     @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReport:
-        """Runs on an executor."""
+        """Write the rows of one task; Spark calls this on an executor."""
+        # Only exactly-once needs the writer's id.
         exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
         return self._write(require_query_id() if exactly else query_id() or "", iterator)
 
     @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver when all tasks are done, and again after a failure."""
+        """Finish a batch; Spark calls this on the driver when all tasks are done, and for the same
+        batch again after a failure."""
         self._commit(messages, batchId, self._options.name)

@@ -42,13 +42,16 @@ from jetspark.spark.versions import in_arrow
 
 @dataclass(frozen=True)
 class _ColumnRule:
+    """The types that one column may have in rows that are written."""
+
     type_names: str
     """The allowed types, for the user."""
     allows: Callable[[DataType], bool]
 
 
 def _is_headers_type(type_: DataType) -> bool:
-    """Whether the type is a map of texts, or the array of pairs that the source has."""
+    """Whether a column of headers may have this type: a map of texts, or the array of pairs that
+    the source jetstream yields."""
     if isinstance(type_, MapType):
         return isinstance(type_.keyType, StringType) and isinstance(type_.valueType, StringType)
     return (
@@ -76,7 +79,8 @@ _KAFKA_NAMES = {"value": "data", "topic": "subject", "key": "msg_id"}
 
 
 def check_written_columns(options: SinkOptions, schema: StructType) -> None:
-    """Raise ConfigError for a DataFrame that these options cannot write."""
+    """Raise ConfigError if rows with these columns cannot be written to the options' stream or
+    bucket."""
     if options.bucket is not None:
         _check_types(schema, "bucket", _ENTRY_COLUMNS, ("bucket", "revision", "created"))
         for name in ("key", "value"):
@@ -84,6 +88,7 @@ def check_written_columns(options: SinkOptions, schema: StructType) -> None:
                 raise ConfigError(f"A column {name!r} is required to write to a bucket.")
         return
     if options.encoding is not None:
+        # No rows are encoded here; that tells which columns are fields of the payload.
         rows = [pa.RecordBatch.from_pylist([], in_arrow(schema))]
         encoded = next(encode_payloads(options, options.encoding, rows)).schema.names
         kept = [field for field in schema if field.name in encoded and field.name != "data"]
@@ -92,10 +97,10 @@ def check_written_columns(options: SinkOptions, schema: StructType) -> None:
 
 
 def check_message_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> None:
-    """Raise ConfigError for a DataFrame whose rows are not messages.
+    """Raise ConfigError if rows with these columns cannot be written as messages of a stream.
 
-    `subject`: of all rows, if it is an option. `msg_id`: whether the column of that name is
-    required; otherwise it is refused.
+    `subject`: the option for the subject of all rows, None if a column has it. `msg_id`: whether a
+    column of message ids is required, as for effectively-once; otherwise it is refused.
     """
     _check_types(schema, "stream", _MESSAGE_COLUMNS, ("stream", "seq", "timestamp"))
     names = schema.fieldNames()
@@ -118,7 +123,11 @@ def check_message_columns(schema: StructType, *, subject: str | None, msg_id: bo
 def _check_types(
     schema: StructType, target: str, rules: Mapping[str, _ColumnRule], ignored: Sequence[str]
 ) -> None:
-    """Raise ConfigError for a column without a rule, or of a type that its rule does not allow."""
+    """Raise ConfigError for a column that cannot be written, or that has a wrong type.
+
+    `rules`: the types by column; `ignored`: columns of the source jetstream that are not written;
+    `target`: "stream" or "bucket", for the message.
+    """
     for field in schema:
         if field.name in ignored:
             continue
