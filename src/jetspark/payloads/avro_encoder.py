@@ -270,6 +270,7 @@ def build_tree(type_: Type, values: pa.Array, name: str) -> ColumnTree:
         case _, "timestamp-millis" | "local-timestamp-millis":
             floor = pc.floor_temporal(values, unit="millisecond")
             return leaf_tree(AvroKind.LONG, floor.cast(pa.timestamp("ms", values.type.tz)))
+    # The flag: the values are decimals, of which the kernel writes the digits.
     return leaf_tree(KINDS[type_.kind], values, flag=type_.logical == "decimal")
 
 

@@ -192,6 +192,7 @@ class _DatumReader:
         while count := self._read_long():
             if count < 0:
                 size = self._read_long()
+                # -2**63 is the one long without a positive counterpart.
                 if not 0 <= size <= len(self.data) - self.at or count == -(1 << 63):
                     raise PayloadMisfit(Problem.SIZE)
                 count = -count

@@ -208,6 +208,7 @@ class Field:
     type: Type
     aliases: frozenset[str]
     default: Any
+    """As the schema has it in JSON."""
     has_default: bool
 
 
@@ -220,8 +221,8 @@ def _union_type(branches: Sequence[Type]) -> pa.DataType:
 
 
 def member_name(number: int) -> str:
-    """Return the field that Spark has for a branch, in the STRUCT that a union becomes. `number`:
-    the index of the branch among those that are not null."""
+    """Return the name of a branch in the STRUCT that Spark makes of a union: member0, member1, …
+    `number`: its index among the branches that are not null."""
     return f"member{number}"
 
 
@@ -409,7 +410,8 @@ def parse_record(schema: PayloadSchema) -> Type:
         raise Undecodable("The Avro schema is nested too deeply.") from None
     if type_.kind == "record":
         return type_
-    return Type("record", fields=(Field(_VALUE, type_, frozenset(), None, False),))
+    field = Field(_VALUE, type_, aliases=frozenset(), default=None, has_default=False)
+    return Type("record", fields=(field,))
 
 
 def reader_record(schema: PayloadSchema) -> Type:

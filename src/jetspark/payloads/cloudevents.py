@@ -80,7 +80,8 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 def _to_json(value: Any, kind: pa.DataType, name: str) -> Any:
     """Return a value of PyArrow in the form that msgspec writes as JSON: a struct without its
-    nulls, a map as an object. `name`: the path of the value, for errors."""
+    nulls, a map as an object. `name`: the path of the value, for errors. Raises ConfigError for a
+    number that JSON does not have, such as NaN."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -124,7 +125,7 @@ class CloudEventEncoder:
     def _encode_event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
         """Encode one CloudEvent. `row`: its attributes, by columns `ce_…`; `data`: its encoded
         data, None if it has none. Raises ConfigError for a missing or malformed attribute."""
-        # Without `ce_`.
+        # Attributes have the names of their columns without `ce_`.
         event = {name[3:]: value for name, value in row.items() if value not in (None, "")}
         event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
         for name in _REQUIRED:
@@ -166,6 +167,7 @@ class CloudEventDecoder:
         """Return the batch with the columns of its events, and `REASON`, after its own. A bad
         record has null in all of them but `REASON`."""
         events, reasons = self._parse_events(batch)
+        # Times are parsed as a column of times in JSON is.
         texts = (event.get("ce_time") for event in events)
         times = build_column(_TIME, [None if text is None else _encode(text) for text in texts])
         for row, event in enumerate(events):
@@ -215,10 +217,10 @@ class CloudEventDecoder:
         payload. Raises ValueError."""
         headers_by_name = {header["key"].lower(): header["value"] for header in headers or ()}
         content = headers_by_name.get("content-type")
-        is_event = (content or "").strip().lower().startswith("application/cloudevents")
+        is_structured = (content or "").strip().lower().startswith("application/cloudevents")
         attributes: dict[str, Any]
         data: bytes | None
-        if "ce-specversion" in headers_by_name and not is_event:
+        if "ce-specversion" in headers_by_name and not is_structured:
             attributes = {
                 name.removeprefix("ce-"): unquote(value, errors="strict")
                 for name, value in headers_by_name.items()
@@ -251,7 +253,7 @@ class CloudEventDecoder:
         reasons = decoded.column(REASON)
         columns = [decoded.column(name) for name in self._data.fields.names]
         if reasons.null_count < len(reasons):
-            good = reasons.is_null()
+            good = reasons.is_null()  # other data has null in its fields
             columns = [scatter(good, column.filter(good)) for column in columns]
         return [scatter(has_data, column) for column in columns], scatter(has_data, reasons)
 

@@ -129,7 +129,8 @@ class Codec:
     def encode(
         self, value: Any, headers: HeadersLike | None = None, /, *, as_json: bool = False
     ) -> tuple[bytes, HeadersLike | None]:
-        """The payload of a value, and the headers with the codec's own.
+        """Return the payload of a value, and the headers of its message: `headers` with the codec's
+        own.
 
         A value is a dict of the schema's fields; in JSON without a schema, anything. `as_json`: it
         is the JSON of one. Raises CodecError, which names the field that does not fit, and
@@ -149,7 +150,8 @@ class Codec:
             except (msgspec.ValidationError, pa.ArrowInvalid):
                 decoded = msgspec.json.decode(value) if as_json else value
                 types = () if as_json else _PYTHON_TYPES
-                raise _find_misfit(decoded, pa.struct(list(fields)), "", types) from None
+                kind = pa.struct(list(fields))
+                raise _find_misfit(decoded, kind, name="", python_types=types) from None
             return self._encode_rows(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None
@@ -251,6 +253,7 @@ def _find_misfit(
             pa.array([msgspec.to_builtins(converted, builtin_types=_PYTHON_TYPES)], type_)
         except (msgspec.ValidationError, pa.ArrowInvalid):
             return _find_misfit(part, type_, item_path, python_types)
+    # All that is in the value fits: it is to blame itself.
     return misfit_error(name, value, spark_type_name(kind))
 
 
@@ -271,7 +274,7 @@ def _python_type(kind: pa.DataType, *, required: bool = False) -> Any:
     if types.is_struct(kind):
         # A field's name need not be one in Python.
         names = {f"f{at}": field.name for at, field in enumerate(kind)}
-        parts = [
+        parts = [  # each may be missing
             (name, _python_type(field.type) | msgspec.UnsetType, msgspec.UNSET)
             for name, field in zip(names, kind, strict=True)
         ]

@@ -99,7 +99,8 @@ def _plan_columns(
             and all(add(field.type, field.name, depth + 1) for field in children)
         )
 
-    return (bytes(plan), tuple(names)) if add(pa.struct(fields), "", 0) else None
+    is_planned = add(pa.struct(fields), name="", depth=0)
+    return (bytes(plan), tuple(names)) if is_planned else None
 
 
 def _child_fields(kind: pa.DataType) -> list[pa.Field]:
@@ -143,7 +144,7 @@ def _array_from_buffers(kind: pa.DataType, remaining: Iterator[ColumnBuffers]) -
     elif kind.num_buffers == 3:
         own = [valid, offsets, values]  # texts or bytes
     else:
-        own = [valid, offsets if kind.num_fields else values]
+        own = [valid, offsets if kind.num_fields else values]  # lists and maps, or numbers
     child_fields = _child_fields(kind) if kind.num_fields else ()
     children = [_array_from_buffers(field.type, remaining) for field in child_fields]
     buffers = [buffer if buffer is None else pa.py_buffer(buffer) for buffer in own]

@@ -331,12 +331,14 @@ def _convert_timestamps(values: pa.Array, kind: pa.DataType, unit: int) -> pa.Ar
     values = values.cast(pa.int64())
     if pa.types.is_string(kind) and unit < _MICROSECOND:
         texts = values.cast(pa.timestamp("ns")).cast(kind)
+        # Whole microseconds have six digits.
         texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})000$", r"\1")
     else:
         if unit < _MICROSECOND:
             micros = _divide_exactly(values, _MICROSECOND)
         else:
             factor = unit // _MICROSECOND
+            # So that the product is in the years 1 to 9999.
             values = _keep_between(values, -(-FIRST_MICROS // factor), LAST_MICROS // factor)
             micros = pc.multiply(values, factor)
         if pa.types.is_timestamp(kind):

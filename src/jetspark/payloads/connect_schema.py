@@ -114,6 +114,7 @@ def schema_from_avro(avro: Any, records: dict[str, Schema] | None = None) -> Sch
         case {"type": "record", "name": str(name), "fields": list(fields)}:
             schema: dict[str, Any] = {"type": "struct"}
             namespace = avro.get("namespace")
+            # Its fields may refer to it.
             records[name] = records[f"{namespace}.{name}"] = schema
             schema["fields"] = [
                 {**schema_from_avro(field["type"], records), "field": field["name"]}

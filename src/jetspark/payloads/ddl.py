@@ -71,8 +71,8 @@ def check_fields(ddl: str, option: str) -> dict[str, str]:
     """Check a schema in Spark's DDL (`a STRING, b ARRAY<INT>`, also in STRUCT<…>), and return its
     fields with their types.
 
-    A type of one word is in Spark's short form ("bigint"), any other is "". `option`: for the
-    message. Raises ConfigError.
+    A type of one word is in Spark's short form ("bigint"), any other is "". `option`: the one that
+    has the schema, for the error. Raises ConfigError.
     """
     try:
         types = {field.name: "" if field.suffix else field.short_kind for field in _fields(ddl)}
@@ -110,8 +110,8 @@ def arrow_columns(ddl: str) -> pa.Schema:
 
 def arrow_fields(ddl: str, option: str) -> pa.Schema:
     """Return the fields of a schema in Spark's DDL, of plain and nested types, as Arrow has them.
-    `option`: for the message. Raises ConfigError, also for a type that payloads have no values
-    of."""
+    `option`: the one that has the schema, for the error. Raises ConfigError, also for a type that
+    payloads have no values of."""
     check_fields(ddl, option)
     try:
         return pa.schema(_nested_fields(ddl))
@@ -196,6 +196,7 @@ def _plain_type(kind: str, suffix: str) -> pa.DataType | None:
     if suffix and digits is None:
         return None
     if kind in ("decimal", "dec", "numeric"):
+        # Spark's default is DECIMAL(10,0).
         precision, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (10, 0)
         return pa.decimal128(precision, scale) if scale <= precision <= 38 else None
     if kind in ("varchar", "char"):
@@ -235,7 +236,8 @@ def _fields(ddl: str) -> Iterator[_Field]:
 
 
 def _split_at_commas(text: str) -> list[str]:
-    """Return the parts of a text between commas that are in no brackets or quotation marks."""
+    """Return the parts of a text between commas that are in no brackets or quotation marks. Raises
+    ValueError if the brackets do not match."""
     parts, depth = [""], 0
     for token in _TEXT_OR_CHARACTER.findall(text):
         depth += (token in "<(") - (token in ">)")
@@ -261,6 +263,7 @@ def _parse_field(text: str) -> _Field:
         near = nearest_name(kind, _TYPES)
         hint = f" (did you mean {near.upper()}?)" if near else ""
         raise ValueError(f"there is no type {kind.upper()}{hint}")
+    # The text of a comment may have these words.
     if re.search(r"\bnot\s+null\b", re.sub(_TEXT, "", rest), re.IGNORECASE):
         raise ValueError(f"{name} is NOT NULL, but each column of payloads may be null")
     return _Field(name, kind, rest, text)

@@ -106,7 +106,7 @@ class DebeziumDecoder:
             envelopes = pa.RecordBatch.from_arrays(numbers, envelopes.schema.names)
             changes = self._read_avro(batch, envelopes)
             columns, reasons = self._convert_avro_rows(envelopes, changes)
-        if len(changes.rows) < batch.num_rows:
+        if len(changes.rows) < batch.num_rows:  # some messages are no changes
             batch = batch.take(pa.array(changes.rows, pa.int64()))
         added = [
             {OP: event.op, TABLE: event.table, TIME: event.time, POSITION: event.position}
@@ -142,6 +142,7 @@ class DebeziumDecoder:
                 raise NoRowError(problems[at])
             try:
                 event = parse_event(payloads[at], seq, self._names)
+                # Nothing but its columns can show that an object without marks is a row.
                 if event is not None and not event.is_marked:
                     self._check_has_column(parse_object(event.row, PARSE_FIELDS))
                 return event

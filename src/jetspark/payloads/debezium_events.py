@@ -156,6 +156,7 @@ def classify_message(message: Message, seq: int, columns: Collection[str]) -> Ev
         return None
     if "specversion" in values and _DATA_CHANGE.fullmatch(str(values.get("type"))):
         return _parse_cloud_event(message, seq)
+    # A truncation or an application's message has neither `before` nor `after`.
     has_sides = "before" in values or "after" in values or values.get("op") in ("t", "m")
     if isinstance(values.get("source"), dict) and "op" in values and has_sides:
         return _parse_envelope(values, values["source"], seq, message.schema)
@@ -170,15 +171,15 @@ def _is_control_message(message: Message, columns: Collection[str]) -> bool:
     """
     values, names = message.values, message.fields.keys() - _TIME_FIELDS
     has_source = isinstance(values.get("source"), dict)
-    if values.get("op") == "m":
+    if values.get("op") == "m":  # a message of an application, in the database's log
         return has_source and isinstance(values.get("message"), dict)
     if has_source and names <= _SCHEMA_CHANGE_FIELDS:
         return "ddl" in names or "tableChanges" in names
-    typical: frozenset[str]  # fields that tables hardly have
-    if not names:
+    typical: frozenset[str]  # if the table has one of these columns, this is its row
+    if not names:  # a heartbeat
         typical = _TIME_FIELDS
         fits = "ts_ms" in values and all(type(value) is int for value in values.values())
-    elif names == _TRANSACTION_FIELDS:
+    elif names == _TRANSACTION_FIELDS:  # a border of a transaction
         typical = frozenset({"event_count", "data_collections"})
         fits = values["status"] in ("BEGIN", "END") and isinstance(values["id"], str)
         fits = fits and isinstance(values["data_collections"], list | None)
@@ -212,7 +213,7 @@ def _parse_envelope(
     if op != "t":
         side = "before" if op == "d" else "after"
         row = _row_of_side(values.get(side), side)
-    time = _read_time(source)
+    time = _read_time(source)  # of the commit; else when Debezium has read it
     time = _read_time(values) if time is None else time
     change = (op, values.get("before"), values.get("after"))
     position = _make_position(source, op, seq, change)
@@ -257,7 +258,7 @@ def _make_row_event(
     `source`: fields about the place of the change in the database; `marks`: fields about the change
     (`op`, `deleted`, times); `change`: what is the same when the event is repeated.
     """
-    op = marks.get("op") or "u"
+    op = marks.get("op") or "u"  # which replaces the row, or adds it
     if marks.get("deleted") in (True, "true"):
         op = "d"
     if op not in _OPS:

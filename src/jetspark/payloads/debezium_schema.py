@@ -37,6 +37,7 @@ def column_schemas(schema: bytes) -> dict[str, Schema]:
     try:
         schema_of_event = msgspec.json.decode(schema)
         fields = {field["field"]: field for field in schema_of_event["fields"]}
+        # That of a CloudEvent's data has `before` and `after` only.
         is_envelope = "op" in fields or fields.keys() <= {"before", "after"}
         if is_envelope := is_envelope and fields.get("after", {}).get("type") == "struct":
             fields = {field["field"]: field for field in fields["after"]["fields"]}

@@ -156,6 +156,7 @@ def replace_rows(
     `is_replaced`: true for each row that `replacements` has, in the same order.
     """
     rows = len(is_replaced)
+    # Replacements are taken from behind the decoded rows, to which they are appended.
     behind_rows = pc.add(pc.cumulative_sum(is_replaced.cast(pa.int64())), rows - 1)
     order = pc.if_else(is_replaced, behind_rows, pa.array(range(rows), pa.int64()))
     columns = [

@@ -116,9 +116,9 @@ class Decoding:
             decoding = cls(
                 schema,
                 envelope,
-                tuple(fields),
-                lookup,
-                keep_payload,
+                fields=tuple(fields),
+                lookup=lookup,
+                keep_payload=keep_payload,
                 watched=watched,
                 unavailable_value=unavailable_value,
                 names=FieldNames(rename or {}),
@@ -162,7 +162,7 @@ class Decoding:
 
     @property
     def needs(self) -> list[str]:
-        """The columns that a decoder reads beside the payload."""
+        """The columns of a batch that the decoder reads beside the payload."""
         in_headers = self.framing.needs_headers or self.schema.format == "cloudevents"
         columns = ["headers"] if in_headers else []
         return columns + (["seq"] if self.schema.format == "debezium" else [])
@@ -183,6 +183,7 @@ class Decoding:
         """Ask a registry for the schema that a payload names. Raises SchemaEvolved if a newer
         version than the reader's is to end the query, and there is one."""
         format_ = registry_format(self.schema.format)
+        # `newest`: of the schema that is watched, as far as it matters here; 0: none is.
         if key.number is None:
             written = lookup.by_name(key.name, key.version, format_)
             newest = written.version if key.name == self.watched else 0
@@ -279,6 +280,7 @@ def _make_protobuf_decoder(decoding: Decoding) -> PayloadDecoder:
 
 def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
     """Return the format of the data of CloudEvents by the text of its schema."""
+    # Of these, only a .proto file always has a semicolon.
     return "protobuf" if ";" in text else "avro" if _AVRO_RECORD.match(text) else "json"
 
 

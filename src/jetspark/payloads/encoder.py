@@ -53,6 +53,7 @@ def fit_column(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """
     if values.type == kind or pa.types.is_null(values.type):
         return values.cast(kind)
+    # A DOUBLE is no FLOAT, even if this value would fit.
     is_narrower = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
     if is_narrower or _type_family(values.type) != _type_family(kind):
         types = f"{spark_type_name(values.type)}, and the schema has {spark_type_name(kind)}"

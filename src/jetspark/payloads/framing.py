@@ -128,7 +128,8 @@ class Framing:
             return b"", [*headers, ("Content-Type", content)]
         head = (schema.number or 0).to_bytes(_HEAD_BYTES[self.name], "big")
         if schema.format == "protobuf" and self.name == "confluent":
-            path = () if path == (0,) else path  # Confluent's short form for the first message
+            # The path of the first message is empty; numbers are in zigzag.
+            path = () if path == (0,) else path
             head += b"".join(varint(number << 1) for number in (len(path), *path))
         elif schema.format == "protobuf":
             # Apicurio's `Ref`: the name as field 1.
@@ -174,8 +175,8 @@ class Framing:
         return replace(self, compression="none")
 
     def unframe(self, batch: pa.RecordBatch) -> Unframed:
-        """Return the payloads of a batch, decompressed and without frames, with the keys of their
-        schemas, and the reason why a row has none."""
+        """Return the payloads of a batch, decompressed and without frames, each with the key that
+        names its schema, or the reason why the row has no payload."""
         parts = list(self.decompress(batch))
         payloads = batch.column(PAYLOAD)
         reasons: dict[int, str] = {}  # by row
@@ -203,7 +204,8 @@ class Framing:
         return unnamed_frame_hint(payload) if self.may_be_framed and self.name == "none" else ""
 
     def strip(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Yield the batch, in parts of bounded size, with payloads without compression and frame.
+        """Yield the batch with its payloads decompressed and without frames, in parts of bounded
+        size.
 
         The header of an undone compression is removed. A payload that cannot be unpacked stays as
         it is, with its headers.
@@ -223,8 +225,8 @@ class Framing:
     def _remove_undone_encodings(
         self, rows: pa.RecordBatch, bad: pa.BooleanArray
     ) -> pa.RecordBatch:
-        """Return the rows without the headers of compressions that were undone: of all but `bad`
-        rows."""
+        """Return rows without the headers that name compressions which are undone. In the rows
+        where `bad` is true the payload is still compressed, and headers stay."""
         at = rows.schema.get_field_index("headers")
         if at < 0:
             return rows
@@ -251,7 +253,7 @@ class Framing:
     def _strip_frames(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Unframed:
         """Return payloads without the frames in front of them, with the schemas that these name.
         `reasons`: why a row has no payload, by row; rows without a valid frame are added."""
-        size = _HEAD_BYTES[self.name] + self.with_message
+        size = _HEAD_BYTES[self.name] + self.with_message  # a byte stands for the first message
         begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
         try:  # most batches have few frames, of the same size
             frames = [self.parse_frame(begin) for begin in begins.dictionary.to_pylist()]
@@ -262,8 +264,8 @@ class Framing:
                 )
         except BadFrame:
             pass
-        keys_of: dict[SchemaKey, int] = {}
-        bodies, key_at = payloads.to_pylist(), []
+        key_numbers: dict[SchemaKey, int] = {}
+        bodies, key_of_rows = payloads.to_pylist(), []
         for at, payload in enumerate(bodies):
             key = SchemaKey()
             if at not in reasons:
@@ -272,8 +274,9 @@ class Framing:
                     bodies[at] = payload[length:]
                 except BadFrame as error:
                     reasons[at] = str(error)
-            key_at.append(keys_of.setdefault(key, len(keys_of)))
-        return Unframed(pa.array(bodies, pa.binary()), list(keys_of), pa.array(key_at, pa.int32()))
+            key_of_rows.append(key_numbers.setdefault(key, len(key_numbers)))
+        keys, key_of_row = list(key_numbers), pa.array(key_of_rows, pa.int32())
+        return Unframed(pa.array(bodies, pa.binary()), keys, key_of_row)
 
     def parse_frame(self, payload: bytes) -> tuple[SchemaKey, int]:
         """Return the schema that the frame in front of a payload names, and the length of the
@@ -303,7 +306,7 @@ class Framing:
         """Return payloads with the schemas that their messages' headers name. `reasons`: why a row
         has no payload, by row; rows without valid headers are added."""
         key_numbers: dict[SchemaKey, int] = {}
-        keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}
+        keys: dict[tuple[str | None, str | None], SchemaKey | str] = {}  # a str: why there is none
         names = _header_values(batch, _SCHEMA_HEADERS[self.name])
         versions = _header_values(batch, "nats-schema-version")
         key_of_rows = []

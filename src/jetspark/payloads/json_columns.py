@@ -1,9 +1,9 @@
 """What a JSON value may be, for each type of column (`_Integer`, `_Real`, …), and the column of it.
 
-A column has each value exactly, or the reason why that does not fit its type.
 A column takes the raw values of many records at once, `None` where a record has none, and builds
-one Arrow array. Most columns decode all their values in one call; if one of them is odd, each value
-is looked at alone. docs/payloads.md says what each type takes.
+one Arrow array, which has each value exactly; or it says why a value does not fit. Most columns
+decode all their values in one call; if one of them is odd, each value is looked at alone.
+docs/payloads.md describes for users what each type takes.
 
 A record with a bad value is bad as a whole, and one reason is enough: what follows the first bad
 value of a record in the same column is not looked at. `end_of(i)` is the index behind the last
@@ -83,7 +83,7 @@ def _decode_all(decoder: msgspec.json.Decoder[list[Any]], values: _Values) -> li
     decoded = decoder.decode(
         b"[" + b",".join([_NULL if raw is None else raw for raw in values]) + b"]"
     )
-    if len(decoded) != len(values):
+    if len(decoded) != len(values):  # one of them was not a single value
         raise msgspec.DecodeError
     return decoded
 
@@ -438,12 +438,13 @@ class ObjectColumns:
         keys = [f"f{at}" for at in range(len(self._fields))]
         self._get: Callable[[Any, str], Any] = getattr
         self._keys = keys
-        if any(map(_NO_MEMBER.search, self._names)):
+        if any(map(_NO_MEMBER.search, self._names)):  # a struct type would not find such a name
             self.type: Any = dict[str, msgspec.Raw]
             """msgspec's type of the objects, with undecoded values."""
             self._get, self._keys = dict.get, self._names
             return
-        # Struct types decode faster than dicts, but only names in Python can be their attributes.
+        # A struct type decodes faster; its attributes are `f0`, `f1`, …, since they are names in
+        # Python.
         self.type = msgspec.defstruct(
             "Fields",
             [(key, msgspec.Raw, None) for key in keys],

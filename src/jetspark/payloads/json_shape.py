@@ -147,7 +147,7 @@ class Shape:
         remarks: list[str] = []
         if self.non_objects:
             remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
-        return _fields_ddl(self._fields, (), remarks, " "), remarks
+        return _fields_ddl(self._fields, path=(), remarks=remarks, between=" "), remarks
 
 
 def _fields_ddl(
@@ -186,7 +186,7 @@ def _ddl(kind: _Type, path: tuple[str, ...], remarks: list[str]) -> str:
         case _Array():
             return f"ARRAY<{_ddl(kind.items, (*path[:-1], f'{path[-1]}[]'), remarks)}>"
         case _Object():
-            if inside := _fields_ddl(kind.fields, path, remarks, ": "):
+            if inside := _fields_ddl(kind.fields, path, remarks, between=": "):
                 return f"STRUCT<{inside}>"
             remarks.append(f"{path_text} has only objects without fields: STRING.")
             return _STRING

@@ -167,8 +167,8 @@ def _check_between(numbers: pa.Array, first: int, last: int, name: str) -> None:
 
 
 def _rewrite_messages(message: Any, values: pa.BinaryArray, name: str) -> pa.BinaryArray:
-    """Parse encoded messages of a column, which must be of this type, and return them as Protobuf's
-    library encodes them. Raises ConfigError for what is none."""
+    """Parse a column of encoded messages, which a message that contains itself is, and return them
+    as Protobuf's library encodes them. Raises ConfigError for bytes that are no such message."""
     if values.null_count == len(values):
         return values
     parse = library("google.protobuf.message_factory").GetMessageClass(message).FromString
@@ -230,7 +230,7 @@ def _build_field_tree(field: Any, values: pa.Array) -> ColumnTree:
     list have no number of their own: the list has it."""
     if not field.is_repeated:
         is_entry = field.containing_type.GetOptions().map_entry
-        omits_default = not field.has_presence and not is_entry
+        omits_default = not field.has_presence and not is_entry  # an entry always has both
         return _build_value_tree(field, values, field.number, flag=omits_default)
     packed = field.number if field.is_packed else 0
     item = _build_value_tree(field, values.values, field.number - packed)

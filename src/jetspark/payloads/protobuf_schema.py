@@ -219,7 +219,7 @@ def descriptor_of(
         descriptor = pool.FindMessageTypeByName(schema.name)
         _check_size(descriptor)
         _check_groups(descriptor)
-        _check_well_known(pool, schema.name if fields else "")
+        _check_well_known(pool, reduced=schema.name if fields else "")
     except UnusableSchema:
         raise
     except (TypeError, KeyError, ValueError, RecursionError) as error:
@@ -256,6 +256,7 @@ def _select_fields(file: Any, message: str, fields: Collection[str] | None) -> A
     if fields is None or descriptor is None:
         return file
     selected = [field for field in descriptor.field if field.name in fields]
+    # A oneof without fields is left out, so the others get other indexes.
     oneofs = sorted({field.oneof_index for field in selected if field.HasField("oneof_index")})
     for field in selected:
         if field.HasField("oneof_index"):
@@ -313,6 +314,7 @@ def _check_well_known(pool: Any, reduced: str) -> None:
         declared = {
             (field.number, field.name, field.type, field.is_repeated) for field in message.fields
         }
+        # Each has a number, a name and a type, and is not repeated.
         own = {(number, *field, False) for number, field in enumerate(fields.items(), 1)}
         if not own <= declared:
             raise UnusableSchema(
@@ -325,7 +327,7 @@ def _check_size(message: Any) -> None:
     """Raise ConfigError for a message that would become more than `MAX_FIELDS` columns, or nested
     more than `MAX_DEPTH` deep. A message within itself is one column."""
     left, problem = MAX_FIELDS, f"becomes more than {MAX_FIELDS:,} fields"
-    todo = [(message, frozenset({message.full_name}))]
+    todo = [(message, frozenset({message.full_name}))]  # with the messages that it is in
     while todo:
         inner_message, ancestors = todo.pop()
         for field in inner_message.fields:

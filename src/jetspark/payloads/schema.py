@@ -51,7 +51,8 @@ class PayloadSchema:
 
 
 def is_proto_source(text: str) -> bool:
-    """Whether the text of a Protobuf schema is a .proto file's, and not descriptors in base64."""
+    """Return whether the text of a Protobuf schema is a .proto file's, and not descriptors in
+    base64."""
     return ";" in text or "{" in text
 
 
@@ -65,8 +66,8 @@ class SchemaLookup(Protocol):
     """
 
     def by_id(self, number: int) -> PayloadSchema:
-        """The schema with this id, which is unique in its registry (Confluent's frames)."""
+        """Return the schema with this id, which is unique in its registry (Confluent's frames)."""
 
     def by_name(self, name: str, version: int | None, format: str | None = None) -> PayloadSchema:
-        """A version of a name, or its latest (`Nats-Schema`, `Nats-Schema-Version`). `format`: the
-        wanted one, of a name that has several."""
+        """Return a version of the schema with this name; None: its latest (`Nats-Schema`,
+        `Nats-Schema-Version`). `format`: the wanted one, of a name that has several."""

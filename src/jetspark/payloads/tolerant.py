@@ -71,7 +71,7 @@ class TolerantDecoder:
     keep_unframed: bool = False
     """Whether there is a column `UNFRAMED_PAYLOAD` with payloads without compression and frame."""
     is_text: bool = False
-    """Whether the payload of a bad record is a text, which is without these, too."""
+    """Whether the payload of a bad record is a text; then it is without compression and frame."""
 
     def decoded_schema(self, columns: pa.Schema) -> pa.Schema:
         """Return the schema of `decode_batch` for a batch with these columns."""
@@ -107,12 +107,11 @@ class TolerantDecoder:
     def _output_schema(self, decoded: pa.Schema) -> pa.Schema:
         """Return the schema of rows for the user: without the payload, unless it was asked for, and
         with `CORRUPT`. `decoded`: the schema that the inner `decoder` returns."""
-        # `REASON` is the last field.
         hidden = set() if self.keep_payload else {self.payload}
         hidden |= set() if self.keep_unframed else {UNFRAMED_PAYLOAD}
         fields = [field for field in decoded if field.name not in hidden]
         corrupt = pa.field(CORRUPT, pa.string() if self.is_text else pa.binary())
-        return pa.schema([*fields[:-1], corrupt, fields[-1]])
+        return pa.schema([*fields[:-1], corrupt, fields[-1]])  # `REASON` is the last one
 
     def _select_output(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
         """Return decoded rows with the columns that the user gets; see `_output_schema`."""

@@ -56,7 +56,7 @@ class _KnownObjects(NamedTuple):
 def known_fields(ddl: str) -> KnownFields:
     """Return the fields that a schema has, in the form that `find_unknown` takes. `ddl`: the schema
     in Spark's DDL, "" for none. Raises ConfigError."""
-    return _fields_by_name(arrow_fields(ddl, "json")) if ddl else {}
+    return _fields_by_name(arrow_fields(ddl, option="json")) if ddl else {}
 
 
 def _fields_by_name(fields: Iterable[pa.Field]) -> KnownFields:
@@ -86,7 +86,7 @@ def find_unknown(payload: bytes | bytearray | None, fields: KnownFields) -> str 
 
 def _find_in_object(fields: Mapping[str, msgspec.Raw], known_fields: KnownFields) -> str | None:
     """Return a JSON object of the fields that the schema does not have, also of objects within;
-    None if there are none."""
+    None if there are none. `known_fields`: those of the schema."""
     unknown = {
         name: _find_in_value(raw, known_fields[name])
         if name in known_fields
@@ -109,11 +109,13 @@ def _format_object(fields: Mapping[str, str | None]) -> str | None:
 
 def _find_in_value(raw: msgspec.Raw, known: _KnownObjects | None) -> str | None:
     """Return the JSON of those parts of a value that its schema does not have; None if there are
-    none, and if the value does not fit the schema."""
+    none, and if the value does not fit the schema. `known`: what the schema has; None: no
+    objects."""
     if known is None:
         return None
     try:
         if known.is_list:
+            # Null is for the elements without unknown fields.
             unknown = [_find_in_value(item, known.items) for item in _parse_elements(raw)]
             return f"[{','.join(item or 'null' for item in unknown)}]" if any(unknown) else None
         fields = _parse_fields(raw)
@@ -160,7 +162,7 @@ def _parse_payload(payload: bytes | bytearray | None) -> Mapping[str, msgspec.Ra
 
 def type_of_raw(raw: bytes) -> str:
     """Return the type of a column for a value in JSON, which is not null: a name in Spark's DDL, or
-    `LONG`."""
+    `LONG` for a BIGINT that a DOUBLE might round."""
     if raw in (b"true", b"false"):
         return "BOOLEAN"
     if raw[:1] not in b"-0123456789":
@@ -171,7 +173,8 @@ def type_of_raw(raw: bytes) -> str:
 
 
 def plain_type(value: Any) -> str:
-    """Return the type of a column for true, false or a number; STRING for anything else."""
+    """Return the type of a column for true, false or a number; STRING for anything else. `LONG` is
+    a BIGINT that a DOUBLE might round."""
     match value:
         case bool():
             return "BOOLEAN"
@@ -185,8 +188,8 @@ def plain_type(value: Any) -> str:
 
 
 def common_type(first: str, second: str) -> str:
-    """Return the type whose column takes the values of both types, without rounding whole
-    numbers."""
+    """Return the type whose column takes the values of both types without rounding: `LONG`, a
+    BIGINT that a DOUBLE might round, does not go with DOUBLE."""
     if first == second:
         return first
     both = {first, second}
