@@ -37,7 +37,8 @@ TABLE_OPTIONS: Mapping[str, str] = {
 
 
 def check_table_options(options: Mapping[str, str]) -> None:
-    """Raise ConfigError for options of the table that `TABLE_OPTIONS` already gives."""
+    """Raise ConfigError if the user sets an option of the table that the table of a bucket sets by
+    itself, such as `keys`. `options`: the user's, by their names in Spark."""
     for name in options:
         for option, value in TABLE_OPTIONS.items():
             if name.casefold() == option.casefold():
@@ -48,8 +49,8 @@ def check_table_options(options: Mapping[str, str]) -> None:
 
 
 def check_source(options: SourceOptions) -> None:
-    """Raise ConfigError for a source with which the table would lack keys, or what orders their
-    changes."""
+    """Raise ConfigError for options of a bucket's source with which its table could lack keys, keep
+    old values, or lack the columns by which changes of a key are ordered."""
     missing = [name for name in _NEEDED_COLUMNS if name not in options.columns]
     if missing:
         raise ConfigError(
@@ -71,9 +72,12 @@ def check_source(options: SourceOptions) -> None:
 
 
 def check_key_choice(to: LakehouseOptions, checkpoint: str) -> None:
-    """Raise ConfigError if the table was begun with another choice of the bucket's keys: those that
-    were left out so far would come only when they change. The choice is a part of the writer's
-    name."""
+    """Raise ConfigError if the user chooses other keys of the bucket than when the table was begun,
+    since keys that were left out so far would come only when they change.
+
+    The choice is a part of the name under which the query writes, so the table shows it. `to`: the
+    options of the table; `checkpoint`: the query's.
+    """
     query = read_checkpoint(local_path(checkpoint)).query
     table = find_table(to.format, to.name)
     if table is None or query is None or to.query_name is None:
@@ -86,11 +90,11 @@ def check_key_choice(to: LakehouseOptions, checkpoint: str) -> None:
 
 
 def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
-    """Remove the rows whose keys the bucket no longer has; returns their number.
+    """Remove rows of a bucket's table whose keys the bucket no longer has; returns their number.
 
-    A row that a later change has replaced in the meantime stays. Removes nothing without the
-    columns bucket, key and revision. Raises TableError if others commit without a break, and the
-    errors of `Leaders.call`.
+    A row that a later change replaces in the meantime stays. Removes nothing from a table without
+    the columns bucket, key and revision. `options`: of the bucket; `to`: of the table. Raises
+    TableError if others commit without a break, and the errors of `Leaders.call`.
     """
     table = find_table(to.format, to.name)
     if table is None or not set(_COLUMNS) <= set(table.schema.names):
@@ -98,7 +102,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     rows = _read_rows(table, str(options.bucket))
     if not rows.num_rows:
         return 0
-    # Read the table first: then a key that the bucket gets later is not missing.
+    # The table was read first: a key that the bucket has got since is in no row to remove.
     keys = leaders(options).call(lambda api: _fetch_keys(api, options.streams[0]))
     rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(keys, pa.string()))))
     if rows.num_rows:
@@ -114,9 +118,12 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
 
 
 def _read_rows(table: Table, bucket: str) -> pa.Table:
-    """Read the keys and revisions of a bucket's rows in the table."""
+    """Read the keys of a bucket, and the revisions of their last changes, from its table, which may
+    also have rows of other buckets."""
     batches = [
-        batch for scan_task in table.scan_tasks(_COLUMNS, None, 1) for batch in scan_task.batches()
+        batch
+        for scan_task in table.scan_tasks(_COLUMNS, prune=None, at_least=1)
+        for batch in scan_task.batches()
     ]
     if not batches:
         return pa.table({})
@@ -125,13 +132,18 @@ def _read_rows(table: Table, bucket: str) -> pa.Table:
 
 
 def _fetch_keys(api: StreamAPI, stream: str) -> list[str]:
-    """Ask for the keys of a bucket's stream that have a value or a marker."""
+    """Ask the server for all keys for which a bucket's stream has a message: a value, or a marker
+    that the key was deleted. None that was acknowledged before is missing."""
     subjects = linearizable_read(api, [stream], lambda api: api.subjects(stream, ">"))
-    return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's have its origin's name
+    # $KV.<bucket>.<key>; in a mirror, the bucket is the one that it mirrors.
+    return [subject.split(".", 2)[-1] for subject in subjects]
 
 
 def _deletes(table: Table, rows: pa.Table) -> Changes:
-    """Changes that remove the keys of these rows, of their revisions, from the table."""
+    """Changes that delete the keys of these rows from the table, unless it has a later revision.
+
+    `rows`: keys and revisions; other columns of the table are null, since a deletion has no values.
+    """
     columns = {
         field.name: rows[field.name].cast(field.type)
         if field.name in rows.schema.names

@@ -80,7 +80,8 @@ from jetspark.wire.documents import decode_document
 
 @dataclass(kw_only=True)
 class Ingest:
-    """A stream, its table, and the options of the query."""
+    """A query that writes a stream, or a bucket, into a table: what to read, where to write, and
+    how. `check` needs no Spark, `start` runs it."""
 
     options: Mapping[str, str] = field(repr=False)
     """Options of the source: stream, servers, subjects, … (docs/options.md). With `bucket` the
@@ -116,7 +117,8 @@ class Ingest:
 
     @property
     def checkpoint_location(self) -> str:
-        """The folder for the progress."""
+        """The folder of the query's checkpoint: as given, or else within the table's folder, or
+        the folder above the tables of a template, as `lake/{region}`."""
         if self.checkpoint is not None:
             return self.checkpoint.rstrip("/")
         route = TableTemplate.parse(named("path"), self.to)
@@ -124,12 +126,14 @@ class Ingest:
 
     @property
     def is_new(self) -> bool:
-        """Whether certainly nothing was read yet: neither the table nor the checkpoint is there."""
+        """Whether the query has certainly read nothing yet: neither its table nor its checkpoint
+        exists. False if one of them is not on this machine."""
         folders = (local_path(self.to), local_path(self.checkpoint_location))
         return all(folder is not None and not Path(folder).exists() for folder in folders)
 
     def check(self) -> None:
-        """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        """Check the options of the query as far as that is possible before Spark is started. Raises
+        ConfigError."""
         if not 0 <= self.interval < float("inf"):
             raise ConfigError(
                 f"must be seconds, 0 or more, not {self.interval:g}.", option="interval"
@@ -142,7 +146,8 @@ class Ingest:
             )
 
     def check_rows(self) -> None:
-        """Check what does not concern the query's progress. Raises ConfigError."""
+        """Check the options that say what the rows are and where they go, which `reprocess` needs,
+        too; not those of the query's run. Raises ConfigError."""
         for option, location in (("path", self.to), ("checkpoint", self.checkpoint_location)):
             if not location.strip():
                 raise ConfigError("is empty: name a folder.", option=option)
@@ -162,7 +167,7 @@ class Ingest:
         check_library(self.table.format)
 
     def _check_partitions(self) -> None:
-        """Raise ConfigError for a partition of a column that the rows do not have."""
+        """Raise ConfigError if `partition_by` names a column that the rows do not have."""
         columns = self._row_columns()
         for item in self.table_options.partition_by or ():
             check_names(f"{named('partition_by')} {item!r}", [item])
@@ -175,7 +180,8 @@ class Ingest:
                 )
 
     def _check_options_of_fields(self) -> None:
-        """Raise ConfigError for options that need payloads with fields, if there are none."""
+        """Raise ConfigError for options that go only with payloads that are decoded into columns
+        (quarantine, on_bad_record, evolve), if payloads stay as they are."""
         scope = self.table_options
         has_fields = self.json_schema is not None or self.source.decoding is not None
         if not has_fields or self._is_bucket:
@@ -192,7 +198,8 @@ class Ingest:
             check_versions(self.source)
 
     def _check_bucket(self) -> None:
-        """Raise ConfigError for options with which the table would not be the bucket's."""
+        """Raise ConfigError for options that do not go with a bucket, whose table has one row for
+        each key."""
         if self.rescued_data_column is not None:
             raise ConfigError(
                 f"is for streams: leave {named('bucket')} out.", option="rescued_data_column"
@@ -205,29 +212,34 @@ class Ingest:
         bucket_table.check_table_options(spark_texts(self.table_options))
 
     def check_preconditions(self) -> None:
-        """Check the table as far as possible before Spark is started; changes nothing. Raises
-        ConfigError when table, checkpoint and stream do not belong together."""
+        """Check that the table, the checkpoint and the stream belong together, and that the table
+        can have the columns of the rows, before Spark is started; changes nothing. Raises
+        ConfigError."""
         self._check_start()
         self._check_columns()
         if self.table.dead_letter_sink is not None:
             self.table.dead_letter_sink.check()
 
     def _check_columns(self) -> None:
-        """Check that the table can have the columns of the rows. Raises ConfigError."""
+        """Check that an existing table has the columns of the rows, or may get them. Raises
+        ConfigError."""
         columns = self._row_columns()
+        # Then a record that cannot be decoded does not become a row with the column for it.
         if self.table_options.quarantine is not None or self.table.on_bad_record == STOP:
             columns.remove(CORRUPT)
         check_columns(self.table, columns)
 
     def check_reprocess(self) -> None:
-        """Check the options of `reprocess`, which reads no stream. Raises ConfigError."""
+        """Check that `reprocess` can be called: the quarantine and the table exist, and the options
+        fit them. Options of the table that are not set become those by which its query writes it.
+        Raises ConfigError."""
         check_records(self.table)
         self.table = as_written(self.table)
         self._check_columns()
 
     def reprocess(self) -> ReprocessResult:
-        """Try the records of `quarantine` again: those that are rows now are added to the table,
-        each once, and the others get their new reasons.
+        """Decode the records of the table's quarantine again: those that are rows now are added to
+        the table, each once, and the others get their new reasons.
 
         It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
         Raises as `check_reprocess` and `retry_quarantine.reprocess`, or PipelineError.
@@ -243,30 +255,38 @@ class Ingest:
             bucket_table.check_key_choice(self.table, self.checkpoint_location)
 
     def has_nothing_new(self) -> bool:
-        """Whether the checkpoint certainly has all that the stream holds, so that a run would read
-        nothing. Not for buckets and streams that the query empties. Raises as
-        `fetch_source_facts`."""
+        """Whether a run would certainly read nothing, since the query's checkpoint has the end of
+        each stream: then Spark need not be started.
+
+        False if that is not certain; always for a bucket, and for a stream from which the query
+        removes what it has read. Raises as `fetch_source_facts`.
+        """
         folder = local_path(self.checkpoint_location)
         if folder is None or self._is_bucket or self.source.removes_read_messages:
             return False
         state = read_checkpoint(folder)
         if state.planned is None or state.planned != state.committed or is_in_use(folder):
             return False
+        # Spark's file of a batch's offsets: a version, its own metadata, one line for the source.
         lines = Path(folder, "offsets", str(state.planned)).read_text("utf-8").splitlines()
         if lines[0] != "v1" or len(lines) != 3:
             return False
         read = from_json(decode_document(lines[2], "offset"))
         facts = fetch_source_facts(self.source.for_streaming(), linearizable=True)
         end = resolve_ends(self.source, facts)
+        # Each stream is still the one that was read (`created`), nothing of it is left to read
+        # (end <= next), and it is not shorter than what was read (next <= tail).
         if read.keys() != facts.keys() or not all(
             read[name].created == stream.created and end[name] <= read[name].next <= tail(stream)
             for name, stream in facts.items()
         ):
             return False
-        return not leaders(self.source).call(lambda api: find_older_copies(api, read, ""))
+        # A run would report a stream that was replaced by an older copy, such as a backup.
+        return not leaders(self.source).call(lambda api: find_older_copies(api, read, advice=""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query. Raises as `check_preconditions`, or PipelineError with a reason."""
+        """Start the streaming query that writes the stream into the table, and return it. Raises as
+        `check_preconditions`, or PipelineError with a reason."""
         self._check_start()
         register_formats(spark)
         try:
@@ -290,8 +310,8 @@ class Ingest:
             raise explain(error) from error
 
     def has_evolved(self, query: StreamingQuery) -> bool:
-        """Whether the query has ended since its table has got columns for new fields: `start` goes
-        on with the same batch."""
+        """Whether the query has ended only because its table has got columns for new fields of
+        payloads (`evolve`): then call `start` again, which goes on with the same batch."""
         return has_evolved(query)
 
     @property
@@ -300,21 +320,23 @@ class Ingest:
         return self.source.bucket is not None
 
     def _row_columns(self) -> list[str]:
-        """Names of the columns of the rows, with derived ones."""
+        """Names of the columns of the table's rows: of the message, of its payload, and derived."""
         return [*row_columns(self.source, self.json_schema), *self._derived]
 
     def _row_spec(self) -> RowSpec:
-        """How messages become rows."""
+        """What tasks need to make rows of messages: the payloads' schema and derived columns."""
         return RowSpec(named("json_schema"), self._payload_ddl, self._derived)
 
     @property
     def _payload_ddl(self) -> str | None:
-        """The schema of JSON payloads in DDL; None for other formats."""
+        """The schema of JSON payloads as Spark DDL, from `json_schema` or the source's options;
+        None if payloads are not decoded, or are not JSON."""
         return self.json_schema or payload_ddl(self.source.decoding)
 
     @cached_property
     def _derived(self) -> dict[str, RowExpression]:
-        """Columns that are derived from those of the source, and what they are made of."""
+        """The derived columns of the rows, and the expressions for their values: those of `derive`,
+        the rescued data column, and `day` if the table is partitioned by it."""
         rescued, partition_by = self.rescued_data_column, self.table_options.partition_by or ()
         if rescued is None and self.table_options.evolve and self._payload_ddl is not None:
             rescued = OTHER_FIELDS
@@ -331,7 +353,8 @@ class Ingest:
         return derived
 
     def remove_gone_keys(self) -> int:
-        """Remove the rows whose keys the source's bucket no longer has; returns their number.
+        """Remove the table's rows whose keys the bucket no longer has; returns their number, 0 for
+        a stream.
 
         A key leaves no change behind when its value expires without a marker, or when its marker
         is removed before the table has read it. Call it after the query's first batch or its end:
@@ -349,14 +372,15 @@ class Ingest:
 
     @cached_property
     def reading(self) -> Mapping[str, str]:
-        """The options of the source, with the schema of JSON payloads."""
+        """The options of the source as texts, with `json_schema` as one of them."""
         if self.json_schema is None:
             return self.options
         return with_json_schema(self.options, self.json_schema)
 
     @cached_property
     def table(self) -> LakehouseOptions:
-        """The options of the table, parsed. Raises ConfigError."""
+        """The options of the table, parsed, in the format that is given or that the existing table
+        has, or else Delta. Raises ConfigError."""
         name = self.format or self._detect_format() or Format.DELTA
         if name != Format.ICEBERG and parse_catalog_name(self.to) is not None:
             raise ConfigError(
@@ -372,7 +396,8 @@ class Ingest:
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
 
     def _detect_format(self) -> str | None:
-        """The format of the table that exists; None for a new folder or an unknown URI."""
+        """The format of the table that exists in `to`, or of one of a template's tables; None if
+        none exists, or if it is not on this machine."""
         if parse_catalog_name(self.to) is not None:
             return Format.ICEBERG
         folder = local_path(self.to)
@@ -384,10 +409,11 @@ class Ingest:
         return next((format_ for format_ in formats if format_ is not None), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        """The options of the table as texts, by their names in Spark."""
+        """The options of the table as texts, by their names in Spark. Later ones win: defaults that
+        follow from the source, then the user's, then those that a bucket's table must have."""
         scope = self.table_options
         options = {"writerName": f"the run on {_describe_streams(self.source)}"}
-        of_database = self.source.decodes("debezium")
+        of_database = self.source.decodes("debezium")  # change events of a database
         if scope.keys:
             options["sequenceBy"] = "seq"
         if scope.keys and of_database:
@@ -411,10 +437,11 @@ class Ingest:
 
 
 def _describe_streams(options: SourceOptions) -> str:
-    """The streams of a source, as one string for the name of its query in the table."""
+    """Describe the streams of a source in a few words, as a part of the name under which its query
+    writes to the table. Another name is another query, which needs a table of its own."""
     if options.stream_pattern is not None:
         return f"streams like {options.stream_pattern}"
     names = ", ".join(sorted(options.streams))
-    if options.keys:  # another choice would leave keys out, or keep them for ever
+    if options.keys:  # a query with other keys of the bucket is another one (`check_key_choice`)
         return f"{names} (keys {', '.join(sorted(options.keys))})"
     return names

@@ -54,14 +54,18 @@ from jetspark.tables.partitions import PartitionBy
 
 
 def sink_of_quarantine(pipeline: PipelineFile, quarantine: str) -> str:
-    """The name of the sink that has this quarantine; both of its tables exist. Raises ConfigError,
-    and PipelineError that names the part of the file."""
+    """Find the sink of a pipeline by its quarantine, the table or stream for rejected records;
+    returns the sink's name.
+
+    Raises ConfigError if no sink has this quarantine, or several have it; and PipelineError if the
+    quarantine, or the table of the sink, does not exist.
+    """
     quarantines = {
         name: sink.table.quarantine
         for name, sink in pipeline.sinks.items()
         if sink.table is not None and sink.table.quarantine is not None
     }
-    spellings = [quarantine]
+    spellings = [quarantine]  # as an option has it: also absolute, or without the catalog's name
     if not quarantine.startswith(STREAM_PREFIX):
         spellings += [absolute_path(quarantine), *(parse_catalog_name(quarantine) or ())[1:]]
     names = [name for name, configured in quarantines.items() if configured in spellings]
@@ -83,7 +87,7 @@ def sink_of_quarantine(pipeline: PipelineFile, quarantine: str) -> str:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The servers' answers before Spark was started."""
+    """What the NATS servers said of a pipeline's streams before Spark was started."""
 
     messages: int
     """Messages in the streams that are followed; a stream counts once for each source."""
@@ -92,7 +96,11 @@ class ServerFacts:
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
-    """Check every stream of the file; changes nothing. Raises PipelineError for the first error."""
+    """Ask the NATS servers about each stream that a pipeline reads or writes; changes nothing.
+
+    Returns how many messages there are to read, and what a run would first create or change.
+    Raises PipelineError for the first stream with an error.
+    """
     messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():
@@ -112,10 +120,10 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
 
 
 def check_writers(pipeline: PipelineFile) -> None:
-    """Check that no sink would write its rows again because its checkpoint was lost.
+    """Check that no sink of a pipeline would write its rows into a stream again because its
+    checkpoint was lost; changes nothing.
 
-    Only checks local checkpoints; the first batch checks others. Changes nothing. Raises
-    PipelineError.
+    Only checks checkpoints on this machine; the first batch checks others. Raises PipelineError.
     """
     for name, sink in pipeline.sinks.items():
         folder = local_path(pipeline.checkpoint_of(name))
@@ -125,7 +133,8 @@ def check_writers(pipeline: PipelineFile) -> None:
 
 
 def check_tables(pipeline: PipelineFile) -> None:
-    """Check the tables and the checkpoints before Spark is started; changes nothing.
+    """Check that the tables of a pipeline and the checkpoints of its queries belong together,
+    before Spark is started; changes nothing.
 
     Raises PipelineError that names the part of the file.
     """
@@ -145,17 +154,18 @@ def check_tables(pipeline: PipelineFile) -> None:
 
 
 def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow]:
-    """Let Spark read the schemas and the SQL as far as it can without reading rows.
+    """Check the queries of a pipeline in Spark, as far as that is possible without reading rows:
+    schemas, SQL, and sources that sinks cannot share.
 
-    Starts no query; returns the rows of each sink. Raises PipelineError, which names the part of
-    the file.
+    Starts no query. Returns what each sink's query is to write, by the name of the sink. Raises
+    PipelineError, which names the part of the file.
     """
     _define_views(pipeline, spark)
     flows: dict[str, Flow] = {}
     reads: dict[str, list[SourceOptions]] = {}
     for name, sink in pipeline.sinks.items():
         source = pipeline.stream_of(sink)
-        if source is None or source.parsed is None:
+        if source is None or source.parsed is None:  # otherwise tasks write the rows themselves
             with _located(pipeline, "sinks", name, "from"):
                 flows[name] = Flow(spark.table(sink.rows))
             reads[name] = list(streaming_sources(flows[name].rows))
@@ -182,21 +192,23 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow
 
 
 def _check_sources_of_table(table: LakehouseOptions, sources: Sequence[SourceOptions]) -> None:
-    """Raise ConfigError if a table reads its own dead letters, or has no order for its rows."""
+    """Raise ConfigError if the table of a sink would get its own dead letters as messages, or, if
+    it is ordered by `seq`, the sequences of another stream than those that it has."""
     for source in sources:
         if table.dead_letter_sink is not None:
             table.dead_letter_sink.check_not_read(source)
-    if len(sources) == 1:  # of several, a join may have the sequences of one
+    if len(sources) == 1:  # with several, the rows of a join may have the sequences of just one
         check_order(table, sources[0])
 
 
 def start_pipeline(
     pipeline: PipelineFile, spark: SparkSession, flows: Mapping[str, Flow] | None = None
 ) -> dict[str, StreamingQuery]:
-    """Start the queries, by the names of their sinks; all or none.
+    """Start one streaming query for each sink of a pipeline, all or none; returns them by the names
+    of the sinks.
 
-    `flows`: what `check_queries` has returned, which is called otherwise. Raises PipelineError,
-    which names the part of the file.
+    `flows`: the result of `check_queries`, if that was called before; otherwise this calls it.
+    Raises PipelineError, which names the part of the file.
     """
     if flows is None:
         flows = check_queries(pipeline, spark)
@@ -215,8 +227,12 @@ def start_pipeline(
 def start_again(
     pipeline: PipelineFile, spark: SparkSession, query: StreamingQuery
 ) -> StreamingQuery | None:
-    """Start a query again, with the same batch, if it has ended since its tables have got columns
-    for new fields (`evolve`); else None. Raises as `start_pipeline`."""
+    """Start a query of a pipeline again if it has ended only because its tables have got columns
+    for new fields (`evolve`); it goes on with the same batch.
+
+    Returns the new query; None if the query has not ended, or for another reason. Raises as
+    `start_pipeline`.
+    """
     if not has_evolved(query):
         return None
     name = str(query.name)
@@ -225,8 +241,8 @@ def start_again(
 
 
 def reprocess(pipeline: PipelineFile, name: str) -> ReprocessResult:
-    """Try the quarantined records of the sink of this name again, by the file as it is now:
-    those that are rows are added to its tables, each once, and the others get their new reasons.
+    """Decode the quarantined records of one sink again, by the pipeline file as it is now: those
+    that are rows now are added to its tables, each once, and the others get their new reasons.
 
     It needs neither the stream nor the checkpoint, and the pipeline may run meanwhile. Raises
     PipelineError, which names the part of the file.
@@ -244,7 +260,8 @@ def reprocess(pipeline: PipelineFile, name: str) -> ReprocessResult:
 
 
 def _define_views(pipeline: PipelineFile, spark: SparkSession) -> None:
-    """Let SQL find the sources and the views under their names in the file."""
+    """Define the sources and the views of a pipeline file as temporary views of Spark, so that SQL
+    finds them by their names."""
     register_formats(spark)
     for name in pipeline.sources:
         _load_source(pipeline, name, spark).createOrReplaceTempView(name)
@@ -256,14 +273,16 @@ def _define_views(pipeline: PipelineFile, spark: SparkSession) -> None:
 
 
 def _load_source(pipeline: PipelineFile, name: str, spark: SparkSession) -> DataFrame:
-    """The rows of a source, with the fields of its payloads."""
+    """The rows of a source of the pipeline as a DataFrame, with the fields of payloads as columns,
+    and its watermark."""
     source, key_path = pipeline.sources[name], ("sources", name)
     reader = spark.read if source.static else spark.readStream
     with _located(pipeline, *key_path):
         options = source.options
         if source.format == JETSTREAM and not source.static:
             options = source_options(options, follow=pipeline.follow)
-            # Through a view, the rows may come into a table that is ordered by their sequences.
+            # A view may pass the rows on into a table that is ordered by their sequences, for which
+            # the source then checks that these go on.
             of_views = [
                 sink for sink in pipeline.sinks.values() if pipeline.stream_of(sink) is None
             ]
@@ -283,7 +302,8 @@ def _load_source(pipeline: PipelineFile, name: str, spark: SparkSession) -> Data
 def _flow_into_table(
     pipeline: PipelineFile, name: str, source: PipelineSource, spark: SparkSession
 ) -> Flow:
-    """Plan the tasks that write a stream's rows, as they are, into the table of a sink."""
+    """Plan the query of a sink that writes a stream into a table without a view in between: its
+    tasks decode the messages and write the table's files themselves."""
     sink = pipeline.sinks[name]
     assert sink.table is not None  # noqa: S101
     _check_partition_by(pipeline, name, [*source.columns, *sink.derived])
@@ -298,13 +318,15 @@ def _flow_into_table(
 
 
 def _row_spec(sink: PipelineSink, source: PipelineSource) -> RowSpec:
-    """How the messages of the source become the rows of the sink's table."""
+    """What tasks need to make the rows of a sink's table of the messages of a source: the payloads'
+    schema, derived columns, and the tables of a list."""
     tables = () if sink.table is None else sink.table.tables
     return RowSpec(named("json_schema"), source.json_schema, sink.derived, tables)
 
 
 def _check_partition_by(pipeline: PipelineFile, name: str, columns: Sequence[str]) -> None:
-    """Raise PipelineError for a sink that is partitioned by none of these columns, of its rows."""
+    """Raise PipelineError if `partition_by` of a sink names a column that its rows do not have.
+    `columns`: those of the rows."""
     sink = pipeline.sinks[name]
     folded = {column.casefold() for column in columns}
     with _located(pipeline, "sinks", name, "partition_by"):
@@ -315,7 +337,9 @@ def _check_partition_by(pipeline: PipelineFile, name: str, columns: Sequence[str
 
 
 def _check_sink(pipeline: PipelineFile, name: str, rows: DataFrame) -> None:
-    """Raise the errors that Spark would raise at the start of the sink's query."""
+    """Check the query of a sink as Spark does when it starts a query: that there is a stream to
+    follow, that the columns fit, and that the output mode and the format exist for it. `rows`: what
+    it writes. Raises PipelineError."""
     sink = pipeline.sinks[name]
     spark: Any = rows.sparkSession
     jvm = spark._jvm
@@ -344,7 +368,8 @@ def _check_sink(pipeline: PipelineFile, name: str, rows: DataFrame) -> None:
 
 
 def _sink_options(pipeline: PipelineFile, name: str) -> dict[str, str]:
-    """The options of a sink for a run of the pipeline."""
+    """The options of a sink in the pipeline file, and those that a run of the pipeline adds: its
+    checkpoint, `adopt`, and a default for compactions."""
     sink = pipeline.sinks[name]
     options = {**sink.options, "checkpointLocation": pipeline.checkpoint_of(name)}
     if sink.table is not None:
@@ -355,7 +380,8 @@ def _sink_options(pipeline: PipelineFile, name: str) -> dict[str, str]:
 
 
 def _start(pipeline: PipelineFile, name: str, flow: Flow) -> StreamingQuery:
-    """Start the query of a sink."""
+    """Start the streaming query of one sink of the pipeline. `flow`: what it writes, and options
+    with which its tasks write it."""
     sink, checkpoint, rows = pipeline.sinks[name], pipeline.checkpoint_of(name), flow.rows
     writer = (
         rows.writeStream.format(sink.format)
@@ -375,17 +401,17 @@ def _start(pipeline: PipelineFile, name: str, flow: Flow) -> StreamingQuery:
 
 @contextmanager
 def _located(pipeline: PipelineFile, section: str, *names: str) -> Iterator[None]:
-    """Errors of the block name the section of the file, as `sinks`, and the line.
+    """Turn an error of the block into a PipelineError that names the line of the pipeline file.
 
-    `names`: the name of a source, view or sink, and the key if known; otherwise the error shows it.
-    Raises PipelineError.
+    `section`: of the file, as `sinks`; `names`: the name of a source, view or sink in it, and the
+    key that the error is about. Without a key, it is guessed from the error.
     """
     try:
         yield
     except (PySparkException, Py4JError, JetsparkError) as error:
         explained = explain(error)
         key_path = (section, *names)
-        if len(names) == 1 and section != "views":
+        if len(names) == 1 and section != "views":  # no key is given
             sink = pipeline.sinks[names[0]] if section == "sinks" else None
             key_path += _blamed_path(sink, explained)
         subject = " ".join([section.removesuffix("s"), *names[:1]])
@@ -394,7 +420,11 @@ def _located(pipeline: PipelineFile, section: str, *names: str) -> Iterator[None
 
 
 def _blamed_path(sink: PipelineSink | None, error: JetsparkError) -> tuple[str, ...]:
-    """The keys, below a sink or (None) a source, of what an error is about."""
+    """Guess from an error which key of a sink it is about, or of a source if `sink` is None.
+
+    Returns the path of the key below the sink or the source, as ("tables", "0") for the first table
+    of a list; empty if the error does not show it.
+    """
     tables = () if sink is None or sink.table is None else sink.table.tables
     for index, table in enumerate(tables):
         if str(table.options.name) in str(error):

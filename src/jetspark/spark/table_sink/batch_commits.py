@@ -66,7 +66,12 @@ _RECORDS_PER_BATCH = 10_000
 
 
 class BatchCommits:
-    """Commits one batch of a query, or the rows of a batch write with a transaction id."""
+    """Commits the files of one batch to each of a query's tables, exactly once.
+
+    The batch is one of a streaming query; or it is the rows of a batch write with a transaction id,
+    which is then the id of the query. Another attempt of the batch is another object: call
+    `complete`, and `commit` if that returns False.
+    """
 
     def __init__(
         self,
@@ -76,7 +81,8 @@ class BatchCommits:
         *,
         dead_letter_token: str | None = None,
     ) -> None:
-        """`dead_letter_token`: tells the query's dead letters from others, by default its id."""
+        """`query`: its id; `batch`: its number. `dead_letter_token`: a part of the subjects of this
+        query's dead letters, which tells them from those of other queries; by default its id."""
         self._options = options
         self._query = query
         self._dead_letter_token = dead_letter_token or query
@@ -88,13 +94,15 @@ class BatchCommits:
     def complete(self) -> bool:
         """Commit what is left of the batch, if an earlier attempt has committed a part of it.
 
-        Returns False if none has, so that this attempt decides. Raises the errors of `commit`, and
-        TableError if the batch cannot be completed.
+        Returns True if the tables have the whole batch now. Returns False if no attempt has
+        committed a part, so that this attempt decides which files the batch has (`commit`). Raises
+        the errors of `commit`, and TableError if the batch cannot be completed.
         """
         pending = read_pending(self._store, self._query, self._options)
         if pending is None or not self._is_this_batch(pending):
             self._check_record_not_lost(pending)
             return False
+        # A batch with dead letters stays as it was decided: some of them may be published already.
         if pending.dead_letters is None and not self._is_committed_in_part(pending):
             return False
         try:
@@ -102,7 +110,7 @@ class BatchCommits:
             self._check_dead_letters(pending)
             self._check_files(pending, tables)
         except TableError as error:
-            if not self._options.adopt:
+            if not self._options.adopt:  # `adopt`: go on although rows may be lost or repeated
                 raise
             logger.warning("Batch %d is not completed as it was begun: %s", self._batch, error)
             return False
@@ -116,15 +124,16 @@ class BatchCommits:
         return True
 
     def commit(self, files: Sequence[NewFile], retries: int = 0, *, replaces: bool = False) -> None:
-        """Decide that the batch has these files, and commit them.
+        """Decide that the batch has these files, and commit them to their tables.
 
-        `retries`: attempts that tasks repeated; `replaces`: rows replace all others. Raises
-        TableError, before the first commit, for a table that has other rows as this batch or lacks
-        earlier ones; and the errors of `commit_batch`.
+        `retries`: failed reads that tasks repeated, for the totals; `replaces`: the rows replace
+        all others of their tables, as mode("overwrite") does. Raises TableError, before the first
+        commit, for a table that has other rows under the number of this batch or lacks earlier
+        batches; and the errors of `commit_batch`.
         """
         options, groups = self._options, files_by_table(files)
         records = groups.pop(options.quarantine or "", []) if options.dead_letter_sink else []
-        if options.has_one_table:
+        if options.has_one_table:  # its name is ""; it gets each batch, also one without rows
             groups.setdefault("", [])
         pending = PendingBatch(
             self._query,
@@ -136,9 +145,10 @@ class BatchCommits:
             retries,
         )
         tables = self._tables_without_batch(pending)
-        if options.has_one_table and "" not in tables:  # it was the last one to get the batch
-            return
-        # A single table shows by itself whether it has the batch, unless it is no longer named.
+        if options.has_one_table and "" not in tables:
+            return  # it gets a batch after the quarantine, so all of the batch was committed
+        # One commit needs no record, since its table shows whether it has the batch. In a
+        # checkpoint it is recorded all the same: the next attempt may name another table.
         is_one_commit = options.has_one_table and len(groups) == 1 and not records
         if not is_one_commit or (self._store is not None and not self._store.beside_tables):
             self._record_pending(pending)
@@ -147,14 +157,18 @@ class BatchCommits:
     # -- the decision ------------------------------------------------------------------------
 
     def _decide_table(self, name: str, files: Sequence[NewFile], replaces: bool) -> PendingTable:
-        """Decide that a table gets these files; `replaces`: rows of the batch replace all others,
-        but never those of the quarantine."""
+        """The decision that one table gets these files; `name`: that of a `PendingTable`.
+
+        `replaces`: whether the batch replaces all rows of its tables. Those of the quarantine stay
+        even then.
+        """
         options = self._options.of_table(name)
         replaces = replaces and not self._options.is_quarantine(options)
         return PendingTable.of(name, options, files, replaces=replaces)
 
     def _decide_dead_letters(self, records: Sequence[NewFile]) -> PendingDeadLetters | None:
-        """Decide that the stream of dead letters gets the records of these files, if any."""
+        """The decision that the stream of dead letters gets the rejected records in these files;
+        None if there are none."""
         if not records:
             return None
         location = Location.of(self._options.format, staging_name(self._options))
@@ -162,18 +176,27 @@ class BatchCommits:
         return PendingDeadLetters(self._options.quarantine or "", location, files)
 
     def _record_pending(self, pending: PendingBatch) -> None:
-        """Let other attempts find the decision, if there is a place for it."""
+        """Store the decision where later attempts of the batch find it, if there is such a place
+        (`pending_store`)."""
         if self._store is not None:
             self._store.write(msgspec.msgpack.encode(pending))
 
     def _is_this_batch(self, pending: PendingBatch) -> bool:
-        """Whether the recorded decision is about this batch; unknown offsets count as equal."""
+        """Whether a recorded decision is about this batch: it has its number and its offsets.
+
+        A checkpoint that was set back may give the number to other messages. Offsets are unknown
+        with a checkpoint on another machine, and then count as equal.
+        """
         is_same_range = pending.offsets == self._offsets or not (pending.offsets and self._offsets)
         return is_same_range and pending.batch == self._batch
 
     def _check_record_not_lost(self, last: PendingBatch | None) -> None:
-        """Raise TableError where the record of the batch before should be beside the tables, and is
-        not: elsewhere a part of this batch may have been committed. `last`: the one found there."""
+        """Raise TableError if the record of the batch before this one is no longer beside the
+        tables.
+
+        It is kept there for each batch of several tables, so the tables may have been moved; and
+        then those of the old place may have a part of this batch. `last`: the record that is there.
+        """
         options, store = self._options, self._store
         if store is None or not store.beside_tables or options.has_one_table:
             return
@@ -189,7 +212,7 @@ class BatchCommits:
     # -- tables ----------------------------------------------------------------------------
 
     def _is_committed_in_part(self, batch: PendingBatch) -> bool:
-        """Whether one of the tables has the batch."""
+        """Whether at least one of a batch's tables has it already, or a later one."""
 
         def has_batch_or_later(pending: PendingTable) -> bool:
             options = pending.options(self._options)
@@ -201,12 +224,12 @@ class BatchCommits:
             return any(pool.map(has_batch_or_later, batch.tables))
 
     def _tables_without_batch(self, batch: PendingBatch) -> dict[str, Table]:
-        """The tables that lack the batch, by the names of their `PendingTable`.
+        """Open the tables that have not got the batch yet, by the names of their `PendingTable`.
 
         Raises the errors of `commit`, before any table is changed.
         """
 
-        def find_without_batch(pending: PendingTable) -> tuple[str, Table] | None:
+        def open_if_without_batch(pending: PendingTable) -> tuple[str, Table] | None:
             options = pending.options(self._options)
             table = formats.find_table(options.format, options.name)
             if table is None:
@@ -214,11 +237,14 @@ class BatchCommits:
             return None if self._has_batch(pending, table) else (pending.name, table)
 
         with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
-            return dict(filter(None, pool.map(find_without_batch, batch.tables)))
+            return dict(filter(None, pool.map(open_if_without_batch, batch.tables)))
 
     def _has_batch(self, pending: PendingTable, table: Table) -> bool:
-        """Whether a table has the batch. Raises TableError if it has a later one, unless the query
-        adopts it; and the errors of `commit_batch`."""
+        """Whether a table has the batch already, so that it is not committed again.
+
+        Raises TableError if it has a later one of the query, unless the query adopts the table as
+        it is (`adopt`); and the errors of `commit_batch`.
+        """
         options = pending.options(self._options)
         last = last_batch(table, self._query)
         if last is not None and last > self._batch and not options.adopt:
@@ -239,18 +265,22 @@ class BatchCommits:
         )
 
     def _previous_batch(self, pending: PendingTable, options: LakehouseOptions) -> int | None:
-        """The last batch that one of several tables must have; None for the only one, which gets
-        every batch."""
+        """The number of the last batch that a table must have before it gets this one.
+
+        One of several tables gets only batches with rows for it, so the query's ledger tells. None
+        for a query's only table, which has the name "": it must have the batch just before.
+        """
         return self._ledger.last(str(options.name)) if pending.name else None
 
     def _check_files(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
-        """Raise TableError if a file is gone that a table lacks, after a vacuum for example, and
-        for a table that the query has nothing to do with: others may write beside its tables.
+        """Check that the files of a recorded batch still exist, and that the query owns its tables.
 
-        `tables`: those that lack the batch.
+        Raises TableError for a file that was removed before its commit, by a vacuum for example;
+        and for a table that is not the query's, since whoever may write beside the tables could
+        have forged the record. `tables`: those that have not got the batch yet.
         """
         options = self._options
-        named = {"", options.quarantine, options.default_table}
+        named = {"", options.quarantine, options.default_table}  # "": the query's only table
         named |= {str(routed.options.name) for routed in options.tables}
         for pending in batch.tables:
             if (table := tables.get(pending.name)) is None:
@@ -271,7 +301,7 @@ class BatchCommits:
                 self._check_file_exists(table, file)
 
     def _check_file_exists(self, table: Table, file: NewFile) -> None:
-        """Raise TableError if a file that is to be committed is gone."""
+        """Raise TableError if a file that is to be committed no longer exists in the table."""
         with formats.reporting_library_errors(table.name):
             try:
                 table.storage.open(file.path).close()
@@ -285,32 +315,37 @@ class BatchCommits:
     # -- commits -----------------------------------------------------------------------------
 
     def _commit_all(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
-        """Publish the batch's dead letters, and commit it to `tables`, those that lack it; the
-        query's only table is the last one, since it shows whether the batch is complete."""
+        """Publish the dead letters of a batch, commit its files to each table that has not got them
+        yet, and record it in the query's ledger.
+
+        `tables`: those tables, opened, by the names of their `PendingTable`. A query with one table
+        and a quarantine commits to the quarantine first: once the table itself has the batch, all
+        of it is committed.
+        """
         is_committed_in_part = len(tables) < len(batch.tables)
         records = self._publish(batch, is_committed_in_part=is_committed_in_part)
         files = {table.name: list(map(decode_new_file, table.files)) for table in batch.tables}
-        uncommitted = [pending for pending in batch.tables if pending.name in tables]
 
         def commit(pending: PendingTable) -> bool:
             return self._commit_table(pending, tables[pending.name], files[pending.name])
 
+        uncommitted = [pending for pending in batch.tables if pending.name in tables]
+        main_table = [pending for pending in uncommitted if pending.name == ""]
+        other_tables = [pending for pending in uncommitted if pending.name != ""]
         with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
-            commits = {
-                pending.name: pool.submit(commit, pending)
-                for pending in uncommitted
-                if pending.name
-            }
+            commits = {pending.name: pool.submit(commit, pending) for pending in other_tables}
         added = {name for name, future in commits.items() if future.result()}
-        added |= {pending.name for pending in uncommitted if not pending.name and commit(pending)}
+        added |= {pending.name for pending in main_table if commit(pending)}
         written = [file for group in files.values() for file in group] + records
+        # The ledger is for one of several tables; the main one gets each batch.
         names = {str(table.options(self._options).name) for table in batch.tables if table.name}
         self._ledger.record_committed(self._batch, names, written, batch.quarantine, batch.retries)
         self._remove_staged_files(batch, tables, files, records)
         self._compact(batch, {name: tables[name] for name in added})
 
     def _commit_table(self, pending: PendingTable, table: Table, files: Sequence[NewFile]) -> bool:
-        """Commit the batch to one table; returns whether it lacked the batch."""
+        """Commit the batch's files to one table; returns False if the table had the batch, so that
+        nothing was added."""
         options = pending.options(self._options)
         with formats.reporting_missing_table(options.format, options.name, self._batch):
             return commit_batch(
@@ -332,7 +367,12 @@ class BatchCommits:
         files: dict[str, list[NewFile]],
         records: Sequence[NewFile],
     ) -> None:
-        """Remove the files whose rows were merged into the tables, and those of dead letters."""
+        """Remove files of a committed batch that are part of no table: files whose rows an upsert
+        has merged into others, and files with records that were published as dead letters.
+
+        `tables`: those that have got the batch in this attempt; `files`: by the tables' names;
+        `records`: the files of dead letters.
+        """
         for pending in batch.tables:
             is_merged = pending.options(self._options).upsert is not None
             if pending.name in tables and is_merged:
@@ -341,7 +381,8 @@ class BatchCommits:
             remove_staged_files(self._staging(batch.dead_letters), records)
 
     def _compact(self, batch: PendingBatch, tables: dict[str, Table]) -> None:
-        """Merge the small files of tables that got the batch, where `compactEvery` says so."""
+        """Merge small files of the tables that have got the batch, in each of them after as many
+        commits as the option `compactEvery` says."""
         due: list[tuple[Table, int]] = []
         for pending in batch.tables:
             options, table = pending.options(self._options), tables.get(pending.name)
@@ -354,10 +395,12 @@ class BatchCommits:
     # -- dead letters ------------------------------------------------------------------------
 
     def _publish(self, batch: PendingBatch, *, is_committed_in_part: bool) -> list[NewFile]:
-        """Publish the records for a stream of dead letters; returns their files.
+        """Publish the batch's rejected records to the stream of dead letters; returns the files
+        that have them, also if they were published before.
 
-        They are published before any row is in a table, and not once it is certain that the stream
-        has them: somebody may have replayed them since.
+        They are published before the first commit to a table, so a batch of which a part is
+        committed has published them. They are not published twice, since somebody may have replayed
+        and removed them in the meantime.
         """
         if (dead_letters := batch.dead_letters) is None:
             return []
@@ -373,7 +416,8 @@ class BatchCommits:
         return records
 
     def _staging(self, dead_letters: PendingDeadLetters) -> Storage:
-        """The storage of the records' files. Raises TableError if it is gone."""
+        """The storage of the files with a batch's dead letters: that of a table, or of a folder of
+        tables. Raises TableError if it no longer exists."""
         location, properties = dead_letters.location, staging_name(self._options).properties
         storage = find_storage(location, properties)
         if storage is None:
@@ -381,7 +425,8 @@ class BatchCommits:
         return storage
 
     def _check_dead_letters(self, batch: PendingBatch) -> None:
-        """Raise TableError if records have to be published whose stream is no longer named."""
+        """Raise TableError if a batch has dead letters to publish, but the options no longer name
+        the stream for which the batch was begun."""
         dead_letters, options = batch.dead_letters, self._options
         if dead_letters is None or dead_letters.stored or options.quarantine == dead_letters.stream:
             return
@@ -393,14 +438,16 @@ class BatchCommits:
 
 
 def read_records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.RecordBatch]:
-    """Read the records that tasks have written into these files for a stream of dead letters."""
+    """Read the rejected records that tasks have written into these files, for the driver to publish
+    to a stream of dead letters."""
     for file in files:
         with storage.open(file.path) as stream:
             yield from pq.ParquetFile(stream).iter_batches(_RECORDS_PER_BATCH)
 
 
 def _offsets_fingerprint(checkpoint: str | None, batch: int) -> int | None:
-    """A fingerprint of what the batch reads; None unless its checkpoint is on this machine."""
+    """A fingerprint of the offsets that Spark has planned for a batch, by which two batches with
+    one number are told apart; None if the checkpoint is not on this machine."""
     folder = local_path(checkpoint)
     offsets = None if folder is None else planned_offsets(folder, batch)
     return None if offsets is None else fingerprint("\n".join(offsets))

@@ -37,25 +37,27 @@ _NEWER_TYPES = ("time(", "geometry", "geography")
 
 @dataclass
 class ScanPartition(InputPartition):
-    """The files that one task reads."""
+    """The files of a table that one Spark task reads."""
 
     scan_task: ScanTask
 
 
 class LakehouseReader(DataSourceReader):
-    """Reads one version of the table.
+    """Reads one version of a Delta or Iceberg table, for spark.read.
 
     `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
     `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
     """
 
     def __init__(self, options: LakehouseOptions, schema: StructType) -> None:
+        """`schema`: the columns to read, which may be fewer than the table's."""
         self._options = options
         self._columns = arrow_schema(schema)
 
     @without_traceback
     def partitions(self) -> list[ScanPartition]:
-        """Plan, on the driver. Raises ConfigError for columns that the table does not have."""
+        """Divide the table's files into the partitions of the read; runs on the driver. Raises
+        ConfigError for columns that the table does not have."""
         table = _open(self._options)
         columns = table.schema.names
         for name in self._columns.names:
@@ -67,8 +69,8 @@ class LakehouseReader(DataSourceReader):
         return [ScanPartition(scan_task) for scan_task in scan_tasks]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a partition; runs on an executor, and without a partition when there is
-        none."""
+        """Read the rows of a partition's files as Arrow; runs on an executor. Spark calls it with
+        None for a table without files."""
         if not isinstance(partition, ScanPartition):
             return
         for batch in partition.scan_task.batches():
@@ -80,18 +82,21 @@ class LakehouseReader(DataSourceReader):
 
 
 def _open(options: LakehouseOptions) -> Table:
-    """The table at the version of the options. Raises ConfigError."""
+    """Open a table at the version that the option `versionAsOf` names, by default the newest.
+    Raises ConfigError."""
     table = open_table(options.format, options.name)
     return table if options.version_as_of is None else table.at_version(options.version_as_of)
 
 
 def read_schema(options: LakehouseOptions) -> StructType:
-    """The table's columns as Spark's. Raises ConfigError."""
+    """The columns of a Delta or Iceberg table, as a schema of Spark. Raises ConfigError."""
     columns = pa.schema([field.remove_metadata() for field in _open(options).schema])
-    return from_arrow_schema(columns, prefer_timestamp_ntz=True)  # the default since 4.2
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)  # the default since Spark 4.2
 
 
 class _LakehouseDataSource(DataSource):
+    """What Spark's data sources for Delta and Iceberg tables have in common: all but the format."""
+
     format_: ClassVar[Format]
 
     @classmethod
@@ -105,20 +110,20 @@ class _LakehouseDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The table's columns. Raises ConfigError."""
+        """The columns of the table that is read, for spark.read without a schema of the user.
+        Raises ConfigError."""
         return read_schema(self._parsed.for_reading())
 
     @without_traceback
     def reader(self, schema: StructType) -> LakehouseReader:
-        """The batch reader; columns that the user's schema leaves out are not read.
-
-        Raises ConfigError.
-        """
+        """The reader of a table for spark.read; columns that the user's schema leaves out are not
+        read. Raises ConfigError."""
         return LakehouseReader(self._parsed.for_reading(), schema)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> LakehouseBatchWriter:
-        """The batch writer. Raises ConfigError, before a row is written."""
+        """Create or check the table of a df.write, and return its writer. `overwrite`: whether the
+        rows replace the others. Raises ConfigError, before a row is written."""
         options = self._parsed.for_batch()
         rows = written_schemas(options, schema)
         if overwrite and options.upsert is not None:
@@ -129,7 +134,9 @@ class _LakehouseDataSource(DataSource):
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> LakehouseStreamWriter:
-        """The streaming writer. Raises ConfigError and TableError, before a row is written."""
+        """Create or check the tables for a batch of a df.writeStream, and return its writer.
+        `overwrite`: Spark's output mode is "complete". Raises ConfigError and TableError, before a
+        row is written."""
         options = self._parsed.for_streaming()
         rows = written_schemas(options, schema)
         if overwrite:
@@ -156,11 +163,11 @@ class IcebergDataSource(_LakehouseDataSource):
 
 
 def written_schemas(options: LakehouseOptions, schema: types.StructType) -> list[pa.Schema]:
-    """The schemas of the rows that are written, for `prepare_for_query`.
+    """The Arrow schemas of the rows that a table gets, from a DataFrame with this schema.
 
-    They are the columns of the DataFrame, unless the query's own tasks write the rows: then the
-    DataFrame only has their reports. Raises ConfigError for a column that no table can have, and
-    for a reserved name.
+    There is one: the columns of the DataFrame. But in a query whose source tasks write the table's
+    files themselves, the DataFrame only has their reports, and the option `taskRows` has the
+    schemas. Raises ConfigError for a column that no table can have, and for a reserved name.
     """
     if options.task_rows:
         return list(options.task_rows)
@@ -170,7 +177,8 @@ def written_schemas(options: LakehouseOptions, schema: types.StructType) -> list
 
 
 def arrow_schema(schema: types.StructType) -> pa.Schema:
-    """The columns as Arrow types. Raises ConfigError for types that no table can have."""
+    """Convert a schema of Spark to Arrow's. Raises ConfigError for types that a Delta or Iceberg
+    table cannot have, and if there are no columns."""
     if not schema.fields:
         raise ConfigError("The rows have no columns.")
     for column in schema:
@@ -183,8 +191,8 @@ def arrow_schema(schema: types.StructType) -> pa.Schema:
 
 
 def _find_unsupported_type(kind: types.DataType) -> str | None:
-    """The name of a type, at any depth, that Delta and Iceberg lack or that their libraries do not
-    write; None if there is none."""
+    """Search a Spark type, at any depth, for a type that Delta and Iceberg lack or that their
+    libraries do not write; returns its name, or None if tables can have all of it."""
     inner: list[types.DataType] = []
     match kind:
         case types.StructType() if not kind.fields:

@@ -37,8 +37,11 @@ _TIMEOUT = 60.0
 
 
 def with_connection(sink: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """Add the connection of the source to a sink's options, for its stream of dead letters, unless
-    they have a connection for it."""
+    """Add the options of the source's connection to those of a table, as `quarantine.servers` and
+    so on, so that its dead letters go to the same servers as its messages come from.
+
+    Nothing is added if the table's quarantine is no stream, or if `sink` has such options already.
+    """
     folded = {name.casefold(): value for name, value in sink.items()}
     has_stream = folded.get("quarantine", "").strip().startswith(STREAM_PREFIX)
     if not has_stream or any(name.startswith(CONNECTION_PREFIX) for name in folded):
@@ -54,14 +57,16 @@ def with_connection(sink: Mapping[str, str], source: Mapping[str, str]) -> dict[
 
 @dataclass(frozen=True)
 class DeadLetterSink:
-    """A stream of dead letters, which is created when the first one is stored."""
+    """A stream that gets records that do not become rows, as dead letters: messages with the
+    record's payload, and why it was rejected. The stream is created for the first one."""
 
     name: str
     connection: ConnectOptions = field(repr=False)
 
     @classmethod
     def parse(cls, name: str, options: Mapping[str, str]) -> DeadLetterSink:
-        """Parse the options of the connection to the stream of this name. Raises ConfigError."""
+        """The stream of this name, on the servers that `options`, those of a connection, name.
+        Raises ConfigError."""
         try:
             connection = connection_options(read_options(options, CONNECTION, elsewhere={}))
         except ConfigError as error:
@@ -76,16 +81,17 @@ class DeadLetterSink:
         return f"jetspark dead-letters replay {self.name}"
 
     def check(self) -> None:
-        """Check the stream, if it is there; changes nothing.
+        """Check that the stream, if it exists, is one for dead letters; changes nothing.
 
-        Raises ConfigError for one of another kind, and the errors of `Leaders.call`.
+        Raises ConfigError for another stream, and the errors of `Leaders.call`, without a wait for
+        servers that have never answered.
         """
-        self._leaders(at_once=True).call(self._existing_config)
+        self._leaders(fail_at_once=True).call(self._existing_config)
 
     def check_not_read(self, source: SourceOptions) -> None:
-        """Raise ConfigError for a stream that is read for the same table: its letters would become
-        letters without an end."""
-        pattern = source.stream_pattern or "(?!)"
+        """Raise ConfigError if the stream is also a source of the table: each dead letter would be
+        read, rejected, and stored as a dead letter again, without an end."""
+        pattern = source.stream_pattern or "(?!)"  # matches nothing
         if self.name in source.streams or re.fullmatch(pattern, self.name):
             raise ConfigError(
                 f"Stream {self.name!r} is read here, and would get what does not become a row "
@@ -93,11 +99,12 @@ class DeadLetterSink:
             )
 
     def store(self, writer: str, records: Iterable[pa.RecordBatch]) -> None:
-        """Store a letter for each record of `tables.quarantine`, unless the stream has it.
+        """Publish a dead letter for each rejected record, unless the stream already has it.
 
-        `writer`: a token of its own for each query. Raises as `check` and `StreamPublisher.send`;
-        ConfigError for a record that does not say its message, and TableError where somebody else
-        has stored another message on the subject of a letter.
+        `writer`: a token that tells the letters of this query from those of others; `records`: rows
+        with the columns of a quarantine table. Raises as `check` and `StreamPublisher.send`;
+        ConfigError for a record that does not say which message it comes from, and TableError where
+        somebody else has stored another message on the subject of a letter.
         """
         max_bytes: int | None = None
         for batch in records:
@@ -105,18 +112,24 @@ class DeadLetterSink:
                 max_bytes = self._create(batch.column("stream")[0].as_py())
             messages = list(self._encode(writer, batch, max_bytes))
             while messages:
+                # `only_first`: the server rejects a message if its subject has one already.
                 with StreamPublisher(
                     self.connection, self.name, timeout=_TIMEOUT, only_first=True
                 ) as publisher:
                     publisher.send(messages)
-                # A message that was removed in this moment is stored again: it may have been any.
+                # Rejected, but not in the stream: the message that was in the way was removed just
+                # now. It need not have been this letter, so the letter is published again.
                 messages = [letter for letter in publisher.rejected if not self._has(letter)]
 
     def _encode(
         self, writer: str, batch: pa.RecordBatch, max_bytes: int
     ) -> Iterator[EncodedMessage]:
-        """Encode records as letters; without headers and payload of the message where a letter with
-        them would have more than `max_bytes`. Raises ConfigError."""
+        """Encode rejected records as dead letters: subject, headers and payload to publish.
+
+        A letter leaves out headers and payload of the original message if it would have more than
+        `max_bytes` with them, or if the headers cannot be published. Raises ConfigError for a
+        record that does not say which message it comes from.
+        """
         for row in batch.to_pylist():
             if None in (row["stream"], row["subject"], row["seq"], row["timestamp"]):
                 raise ConfigError(
@@ -136,15 +149,16 @@ class DeadLetterSink:
             except BadHeaderError:
                 block = None
             if block is None or len(block) + len(payload) > max_bytes:
-                # The original stays, since its payload is nowhere else.
+                # The letter only names the original message, which stays in its own stream.
                 block, payload = header_block([*own, (rules.MISSING, rules.TOO_LARGE)]), b""
             yield subject.encode(), block, payload
 
     def _has(self, message: EncodedMessage) -> bool:
-        """Whether the stream has this letter; False if it has none on its subject."""
+        """Ask the server whether the stream has this dead letter; False if the letter's subject has
+        no message. Raises TableError if it has one with another payload."""
         subject, _, payload = message
         leaders = self._leaders()
-        with leaders.linearizable_reads():
+        with leaders.linearizable_reads():  # an answer of a replaced leader could miss the letter
             stored = leaders.message(self.name, last_by_subj=subject.decode())
         if stored is not None and stored.data != payload:
             raise TableError(
@@ -154,13 +168,14 @@ class DeadLetterSink:
         return stored is not None
 
     def _create(self, source: str) -> int:
-        """Create the stream if it does not exist, as durable as the stream of the records; returns
-        the maximum size of a message in bytes."""
+        """Create the stream of dead letters if it does not exist, with as many replicas as the
+        stream `source`, whose messages were rejected; returns the maximum size of a message in
+        bytes."""
 
         def create(api: StreamAPI) -> int:
             config = self._existing_config(api)
             if config is None:
-                like = api.config_if_any(source) or {}  # it may be on other servers
+                like = api.config_if_any(source) or {}  # `source` may be on other servers
                 config = api.create(
                     {
                         "name": self.name,
@@ -176,8 +191,8 @@ class DeadLetterSink:
         return self._leaders().call(create)
 
     def _existing_config(self, api: StreamAPI) -> dict[str, Any] | None:
-        """The configuration of the stream; None if there is none. Raises ConfigError for a stream
-        that is none of dead letters, or that does not keep each of them."""
+        """Ask for the configuration of the stream; None if it does not exist. Raises ConfigError
+        for a stream with other subjects than dead letters have, or that may not keep each one."""
         config = api.config_if_any(self.name)
         if config is None:
             return None
@@ -194,13 +209,18 @@ class DeadLetterSink:
             )
         return config
 
-    def _leaders(self, *, at_once: bool = False) -> Leaders:
-        """Calls to the stream's servers; `at_once`: one that never answered gets one attempt."""
-        return Leaders(self.connection, _TIMEOUT, at_once_if_new=at_once)
+    def _leaders(self, *, fail_at_once: bool = False) -> Leaders:
+        """A client for requests to the stream's servers, which repeats failed ones for a while.
+        `fail_at_once`: no repetition on servers that have never answered."""
+        return Leaders(self.connection, _TIMEOUT, at_once_if_new=fail_at_once)
 
 
 def _letter_headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The headers of a letter that say what it is about, from a row of `tables.quarantine`."""
+    """The headers of a dead letter that say which message was rejected, and why.
+
+    `row`: a row of a quarantine table; `writer`: the token of its query, in place of the consumer
+    that the dead letters of a consumer name.
+    """
     yield rules.REASON, rules.QUARANTINED
     yield rules.TEXT, rules.one_line(row["reason"])
     if row["column"] is not None:

@@ -43,7 +43,7 @@ NO_BATCH = -1
 
 
 def _replace_file(path: Path, content: bytes) -> None:
-    """Write a file, so that a kill leaves the old or the new content."""
+    """Replace a file's content atomically: after a kill it has the old or the new content."""
     new = path.with_name(f"{path.name}.new")
     new.write_bytes(content)
     os.replace(new, path)
@@ -67,7 +67,12 @@ class Totals(msgspec.Struct):
     """Attempts to read that tasks repeated."""
 
     def add(self, files: Sequence[NewFile], quarantine: str | None, retries: int) -> None:
-        """Count the files of a batch. `quarantine`: the name of the quarantine table."""
+        """Add one batch to the totals: `files` are those of all its tables.
+
+        `quarantine`: the name of the quarantine table, whose rows are counted apart; `retries`:
+        failed reads that tasks repeated.
+        """
+        # A query's only table has the name "", and no quarantine has it.
         quarantined = sum(file.rows for file in files if file.table and file.table == quarantine)
         self.rows += sum(file.rows for file in files) - quarantined
         self.quarantined += quarantined
@@ -78,7 +83,10 @@ class Totals(msgspec.Struct):
 
 
 class _LedgerContent(msgspec.Struct):
+    """What the file of a table ledger has, as JSON."""
+
     query: str
+    """The id of the query that wrote it."""
     tables: dict[str, int]
     """The last batch of each table."""
     totals: Totals | None = None
@@ -86,9 +94,12 @@ class _LedgerContent(msgspec.Struct):
 
 
 class TableLedger:
-    """The table ledger of one query; empty, and not written, if its checkpoint is elsewhere."""
+    """The last batch of a query in each of its tables, and the query's totals: a file in the
+    query's checkpoint. Without a file, and only in memory, if the checkpoint is not on this
+    machine."""
 
     def __init__(self, checkpoint: str | None, query: str) -> None:
+        """Read the file, if there is one. `query`: the id; what another query wrote is ignored."""
         folder = local_path(checkpoint)
         self._path = None if folder is None else Path(folder, _LEDGER_FILE)
         self._content = _LedgerContent(query, {})
@@ -101,12 +112,12 @@ class TableLedger:
                 self._content = content
 
     def last(self, table: str) -> int:
-        """The query's last batch in a table, as far as is known; or NO_BATCH."""
+        """The number of the query's last batch in a table; NO_BATCH if the ledger knows none."""
         return self._content.tables.get(table, NO_BATCH)
 
     @property
     def totals(self) -> Totals | None:
-        """The figures of the query; None if they are not known."""
+        """Rows, files and other figures of all batches so far; None if they are not known."""
         return self._content.totals
 
     def record_committed(
@@ -117,13 +128,17 @@ class TableLedger:
         quarantine: str | None,
         retries: int,
     ) -> None:
-        """Record that tables have a batch, whose tasks wrote these files; counts a batch once."""
+        """Record that each of these tables has got a batch, and add its files to the totals.
+
+        `tables`: their names; `files`: the batch's files in all tables; `quarantine`, `retries`: as
+        for `Totals.add`.
+        """
         self._content.tables.update(dict.fromkeys(tables, batch))
         totals = self._content.totals = self._content.totals or Totals()
-        if batch > totals.batch:
+        if batch > totals.batch:  # another attempt may have recorded it already
             totals.batch = batch
             totals.add(files, quarantine, retries)
-        # A path that is not here may be on a file system that only Spark knows.
+        # A folder that does not exist here may be on a file system that only Spark knows.
         if self._path is not None and self._path.parent.is_dir():
             _replace_file(self._path, msgspec.json.encode(self._content))
 
@@ -132,7 +147,8 @@ class TableLedger:
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A table, or a folder of tables, without the secrets of its storage."""
+    """Where a table, or a folder of tables, is: its name without the properties of the storage,
+    which may have secrets, so that it can be stored in a file."""
 
     format: Format
     path: str | None
@@ -141,11 +157,12 @@ class Location(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, format_: Format, name: TableName) -> Location:
-        """The location of a table, or of a folder."""
+        """The location of the table, or of the folder of tables, that has this name."""
         return cls(format_, name.path, name.identifier, name.catalog)
 
     def table_name(self, properties: Mapping[str, str]) -> TableName:
-        """The name with the properties of its storage and catalog."""
+        """The name of what is at this location, with the properties (credentials, region, …) of its
+        storage and catalog."""
         return TableName(
             path=self.path,
             identifier=self.identifier,
@@ -155,7 +172,8 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class PendingTable(msgspec.Struct):
-    """The files that one table gets, and how they change it."""
+    """The part of a pending batch for one table: the files that it gets, and how these change it
+    (appended, in place of all others, or merged by keys)."""
 
     name: str
     """The folder or identifier to which rows are routed; empty for a query's only table."""
@@ -174,7 +192,11 @@ class PendingTable(msgspec.Struct):
     def of(
         cls, name: str, options: LakehouseOptions, files: Sequence[NewFile], *, replaces: bool
     ) -> PendingTable:
-        """The pending table of these options."""
+        """A table's part of a batch, to be recorded before the batch's first commit.
+
+        `name`: the folder or identifier to which rows are routed; "" for a query's only table.
+        `replaces`: the rows replace all others of the table.
+        """
         return cls(
             name,
             Location.of(options.format, options.name),
@@ -184,8 +206,13 @@ class PendingTable(msgspec.Struct):
         )
 
     def options(self, query: LakehouseOptions) -> LakehouseOptions:
-        """The options of the table, for a query whose own may have changed: secrets are the
-        query's. Keys are too, if both have keys, since an error may have asked for others."""
+        """The options with which this table gets its recorded files, although the options of its
+        query may have changed since.
+
+        Its location, and the keys by which its rows replace others, are as recorded; credentials
+        are those of `query`, the query's present options. If these have keys for the table, they
+        are taken in place of recorded keys, since an error may have asked the user for others.
+        """
         current = query.of_table(self.name)
         is_same_table = Location.of(current.format, current.name) == self.location
         properties = (current if is_same_table else query).name.properties
@@ -203,7 +230,8 @@ class PendingTable(msgspec.Struct):
 
 
 class PendingDeadLetters(msgspec.Struct):
-    """Files of records that the driver publishes to a stream of dead letters."""
+    """The part of a pending batch for a stream of dead letters: files of rejected records, which
+    the driver publishes to it."""
 
     stream: str
     """The stream, as `quarantine` names it."""
@@ -216,7 +244,8 @@ class PendingDeadLetters(msgspec.Struct):
 
 
 class PendingBatch(msgspec.Struct):
-    """A batch that was decided: its tables, and the files that each of them gets."""
+    """The record of a batch that may not be committed to all of its tables yet: which files each of
+    them gets. Another attempt of the batch commits what is left of these files."""
 
     query: str
     batch: int
@@ -230,7 +259,8 @@ class PendingBatch(msgspec.Struct):
 
 
 class _StoreInCheckpoint:
-    """The file of a pending batch in the query's checkpoint."""
+    """A file in the query's checkpoint with its pending batch: the record of which files go to
+    which table."""
 
     beside_tables = False
 
@@ -238,29 +268,30 @@ class _StoreInCheckpoint:
         self._path = Path(folder, _PENDING_FILE)
 
     def read(self) -> bytes | None:
-        """The content; None without a record."""
+        """Read the encoded record of the pending batch; None if there is none."""
         try:
             return self._path.read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, content: bytes) -> None:
-        """Replace the content."""
+        """Replace the record by this encoded one."""
         _replace_file(self._path, content)
 
 
 class _StoreBesideTables:
-    """The file of a pending batch beside the tables: Parquet with one value, since each storage
-    writes that."""
+    """A file in the storage of the tables with a query's pending batch: the record of which files
+    go to which table. It is Parquet with one value, since each storage can write that."""
 
     beside_tables = True
 
     def __init__(self, storage: Storage, query: str) -> None:
+        """`storage`: of the tables; `query`: its id, from which the file's name is made."""
         self._storage = storage
         self._path = f"{FOLDER_BESIDE_TABLES}/{fingerprint(query):014x}.batch"
 
     def read(self) -> bytes | None:
-        """The content; None without a record."""
+        """Read the encoded record of the pending batch; None if there is none."""
         try:
             with self._storage.open(self._path) as stream:
                 return bytes(pq.read_table(stream, partitioning=None)[_PARQUET_COLUMN][0].as_py())
@@ -268,7 +299,7 @@ class _StoreBesideTables:
             return None
 
     def write(self, content: bytes) -> None:
-        """Replace the content."""
+        """Replace the record by this encoded one."""
         # Nothing of the new batch is committed yet, so a kill in between loses nothing.
         with suppress(FileNotFoundError):
             self._storage.remove(self._path)
@@ -280,10 +311,14 @@ PendingStore: TypeAlias = _StoreInCheckpoint | _StoreBesideTables
 
 
 def pending_store(options: LakehouseOptions, query: str) -> PendingStore | None:
-    """The store of a query's pending batch. None for a template of tables in a catalog, with a
-    checkpoint that is not on this machine: there is no folder for it."""
+    """Choose where the record of a query's pending batch is kept: in its checkpoint, if that is on
+    this machine, or else beside its tables.
+
+    None for a template of tables in a catalog whose checkpoint is not on this machine: these tables
+    have no common folder, so nothing is recorded.
+    """
     folder = local_path(options.checkpoint)
-    # A path that is not here may be on a file system that only Spark knows.
+    # A folder that does not exist here may be on a file system that only Spark knows.
     if folder is not None and os.path.isdir(folder):
         return _StoreInCheckpoint(folder)
     name = staging_name(options)
@@ -292,8 +327,8 @@ def pending_store(options: LakehouseOptions, query: str) -> PendingStore | None:
 
 
 def staging_name(options: LakehouseOptions) -> TableName:
-    """The query's first table, or the folder of a template's tables: there tasks write the records
-    that the driver publishes."""
+    """The name of the table or folder into which tasks write rejected records for the driver to
+    publish: the query's first table or, for a template of folders, the folder above its tables."""
     first = options.tables[0].options if options.tables else options
     if first.route is None or first.route.in_catalog:
         return first.name
@@ -301,7 +336,8 @@ def staging_name(options: LakehouseOptions) -> TableName:
 
 
 def find_storage(location: Location, properties: Mapping[str, str]) -> Storage | None:
-    """The storage of a folder or a table; None for a table that does not exist."""
+    """The storage of a table or a folder of tables, with these properties (credentials, region, …);
+    None for a table of a catalog that does not exist."""
     name = location.table_name(properties)
     if name.path is not None:
         return formats.folder_storage(location.format, name)
@@ -312,14 +348,17 @@ def find_storage(location: Location, properties: Mapping[str, str]) -> Storage |
 def read_pending(
     store: PendingStore | None, query: str, options: LakehouseOptions
 ) -> PendingBatch | None:
-    """The batch that the query has decided last; None without a record, and for one that was cut
-    off before the first commit. Raises TableError for a forged one."""
+    """Read the record of the batch that a query has decided last; None if there is none.
+
+    `query`: its id; the record of another query is none. Raises TableError for a record that this
+    query cannot have written.
+    """
     if store is None or (content := store.read()) is None:
         return None
     try:
         pending = msgspec.msgpack.decode(content, type=PendingBatch)
     except (ValueError, RecursionError, msgspec.MsgspecError):
-        return None
+        return None  # cut off by a kill, and so before the batch's first commit
     if pending.query != query:
         return None
     if store.beside_tables:
@@ -328,13 +367,17 @@ def read_pending(
 
 
 def _check_not_forged(pending: PendingBatch, options: LakehouseOptions) -> None:
-    """Raise TableError for a record beside tables that decides more than a query of these options
-    can have decided: whoever may write there may not touch other locations through it."""
+    """Raise TableError for a record beside the tables that no query with these options writes.
+
+    Whoever may write into that storage could put a record there that makes the driver read dead
+    letters from another location, or replace the rows of a table.
+    """
     dead_letters, name = pending.dead_letters, staging_name(options)
     is_elsewhere = dead_letters is not None and (
         dead_letters.location != Location.of(options.format, name)
     )
     replaces = any(table.replaces for table in pending.tables)
+    # Only a batch write replaces rows, and only one with a transaction id has a record.
     if is_elsewhere or (replaces and options.transaction_id is None):
         raise TableError(
             f"The record of batch {pending.batch} beside {name}, in {FOLDER_BESIDE_TABLES}, is "

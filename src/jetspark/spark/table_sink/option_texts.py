@@ -52,7 +52,7 @@ _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
 def _read_retention(name: str, value: str) -> timedelta:
-    """Parse how long versions are kept, at least an hour."""
+    """Parse the option for how long old versions of a table are kept, as `7d`; at least 1 hour."""
     retention = parse_duration(named(name), value)
     if not retention:
         raise ConfigError("must be at least 1h.", option=name)
@@ -60,7 +60,7 @@ def _read_retention(name: str, value: str) -> timedelta:
 
 
 def _read_compression(name: str, value: str) -> str:
-    """Parse the name of a codec of Parquet."""
+    """Parse the option with the name of a Parquet compression codec."""
     return one_of(*_COMPRESSIONS)(name, value.strip().casefold())
 
 
@@ -100,13 +100,14 @@ class ListedTable(msgspec.Struct, frozen=True, kw_only=True):
     """Columns with other names than the payloads' fields."""
 
     def parse(self, format_: Format, shared: Mapping[str, str]) -> RoutedTable:
-        """Parse the table; `shared`: the options of the whole list. Raises ConfigError."""
-        left_out = {"defaulttable"}
+        """The parsed options of this table of a list. `shared`: options of the whole list, which a
+        table has unless it has its own. Raises ConfigError."""
+        left_out = {"defaulttable"}  # that of the list is for messages that no table takes
         if "keys" in map(str.casefold, self.options):
-            left_out.add("compactevery")
+            left_out.add("compactevery")  # not for tables with keys
         inherited = {name: text for name, text in shared.items() if name.casefold() not in left_out}
         options = parse_lakehouse_options(format_, {**inherited, **self.options})
-        if self.json_schema is None:
+        if self.json_schema is None:  # any payload is a row, so none is rejected
             options = replace(options, quarantine=None, on_bad_record=None)
         return RoutedTable(
             subjects=self.subjects,
@@ -118,22 +119,26 @@ class ListedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_expressions(texts: Mapping[str, str]) -> dict[str, RowExpression]:
-    """Parse the expressions of derived columns, by the names of the columns."""
+    """Parse the expressions of derived columns, as `subject[1]`, by the names of the columns."""
     return {name: RowExpression.parse(name, text) for name, text in texts.items()}
 
 
 def table_list_option(tables: Iterable[ListedTable]) -> dict[str, str]:
-    """The option for a list of tables."""
+    """The option `tables`, a list of tables as JSON, by which a pipeline gives it to its sink."""
     return {TABLES: msgspec.json.encode(list(tables)).decode()}
 
 
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
-    """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
+    """Parse the options that Spark passes to format jetspark-delta or jetspark-iceberg.
+
+    Raises ConfigError for unknown names (with the nearest known one), for bad values and for
+    options that exclude each other, and if no table is named.
+    """
     shared = {name: value for name, value in options.items() if name != TABLES}
     parts = _read_texts(format_, shared)
     parsed = parts.values
     _add_dead_letter_sink(shared, parsed)
-    if parsed.get("evolve"):
+    if parsed.get("evolve"):  # new fields become columns, so columns may be added
         parsed["merge_schema"] = True
     if (table_list := options.get(TABLES)) is not None:
         listed = msgspec.json.decode(table_list, type=list[ListedTable])
@@ -176,8 +181,12 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
 def _check_quarantine(
     parsed: Mapping[str, Any], target: TableName, route: TableTemplate | None
 ) -> None:
-    """Raise ConfigError for a quarantine that is not apart from the tables of the rows, or that the
-    other options exclude."""
+    """Raise ConfigError for a quarantine that is a table of ordinary rows, lies in the folder of
+    one, or does not go with another option.
+
+    `parsed`: the values of options; `target`: the table, or the template of tables; `route`: the
+    parsed template, if it is one.
+    """
     quarantine = parsed["quarantine"]
     if quarantine in (target.path, target.identifier, parsed.get("default_table")) or (
         route is not None and route.may_name(quarantine)
@@ -207,7 +216,9 @@ def _check_quarantine(
 
 
 def _add_dead_letter_sink(options: Mapping[str, str], parsed: dict[str, Any]) -> None:
-    """Add the stream that `quarantine` names, with its connection, to the values of options."""
+    """Add `dead_letter_sink` to the parsed options, if the option `quarantine` names a stream in
+    place of a table. `options`: texts, from which it takes the connection, as quarantine.servers.
+    Raises ConfigError for a connection without a stream."""
     prefix = CONNECTION_PREFIX
     connection = {
         name[len(prefix) :]: value
@@ -224,7 +235,8 @@ def _add_dead_letter_sink(options: Mapping[str, str], parsed: dict[str, Any]) ->
 
 
 class _OptionParts(NamedTuple):
-    """The options of a format, by what they are for."""
+    """The options of a table's format, divided by what they are for: to find the table, for its
+    storage, and all others."""
 
     location: dict[str, str]
     """What names the table: `path`, `catalog`, `table`."""
@@ -235,10 +247,11 @@ class _OptionParts(NamedTuple):
 
 
 def _read_texts(format_: Format, options: Mapping[str, str]) -> _OptionParts:
-    """Read the texts of options. Raises ConfigError for unknown names and bad values."""
+    """Parse each option on its own, and divide the options by what they are for; their names are
+    Spark's, in upper or lower case. Raises ConfigError for unknown names and bad values."""
     converters = {**_WRITING, **_READING}
     names = (*converters, *_LOCATION_OPTIONS[format_])
-    attributes = {"location": "path"}  # set by a table of Spark's catalog
+    attributes = {"location": "path"}  # Spark's catalog gives the path of a table as `location`
     attributes |= {spark_name(name).casefold(): name for name in names}
     parts = _OptionParts({}, {}, {})
     for option, value in options.items():
@@ -265,7 +278,11 @@ def _read_texts(format_: Format, options: Mapping[str, str]) -> _OptionParts:
 def table_name(
     format_: Format, location: Mapping[str, str], properties: Mapping[str, str]
 ) -> TableName:
-    """The table that `path`, or `catalog` and `table`, name. Raises ConfigError."""
+    """The name of the table from its options: `path`, or `catalog` and `table` for Iceberg.
+
+    `location`: these options; `properties`: credentials and such for its storage or catalog.
+    Raises ConfigError if they do not name one table.
+    """
     path, catalog, table = (location.get(option) for option in ("path", "catalog", "table"))
     if path:
         if catalog or table:
@@ -282,8 +299,12 @@ def table_name(
 
 
 def _parse_further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[str, str]:
-    """The names of the default table, and of the quarantine unless it is a stream, by the names of
-    their options."""
+    """Parse the names of the query's further tables: the default table, for rows without a table,
+    and the quarantine, unless it is a stream.
+
+    Returns them by the names of their options. `target`: the query's first table; `parsed`: values
+    of options.
+    """
     options = ["default_table"] if "dead_letter_sink" in parsed else ["default_table", "quarantine"]
     return {
         option: _parse_further_table(target, option, parsed[option])
@@ -293,10 +314,10 @@ def _parse_further_tables(target: TableName, parsed: Mapping[str, Any]) -> dict[
 
 
 def _parse_further_table(target: TableName, option: str, table: str) -> str:
-    """The name of a query's default table or quarantine table, which is a folder if the first table
-    (`target`) is one, and else in the same catalog. Raises ConfigError.
+    """Parse the name of a query's default table or quarantine table. It has to be a folder if the
+    query's first table (`target`) is one, and else in the same catalog. Raises ConfigError.
 
-    `option`: that names the table; `table`: its text.
+    `option`: the name of the option, for messages; `table`: its value.
     """
     if {"{", "}"} & set(table):
         raise ConfigError(f": {table} is a template; name a single table.", option=option)
@@ -321,7 +342,8 @@ def _parse_further_table(target: TableName, option: str, table: str) -> str:
 
 
 def _explain_unknown(format_: Format, option: str, known_names: list[str]) -> str:
-    """The sentence for an option that the format does not have."""
+    """The error message for an option that the format does not have, with the nearest known name,
+    or else all of them."""
     all_ = f"; known: {', '.join(known_names)}, and {STORAGE}… for the storage and the catalog."
     hint = did_you_mean(option, known_names, all_)
     return f"Unknown option {option!r} for format {PREFIX}{format_}{hint}"

@@ -53,7 +53,8 @@ MERGE_OPTIONS = ("keys", "sequence_by", "apply_as_deletes", *_NEED_ORDER)
 
 @dataclass(frozen=True, kw_only=True)
 class LakehouseOptions:
-    """The options, as explained in docs/options.md."""
+    """The parsed options of a read or a write of Delta or Iceberg tables, as docs/options.md
+    explains them."""
 
     format: Format
     name: TableName
@@ -105,12 +106,14 @@ class LakehouseOptions:
 
     @property
     def has_one_table(self) -> bool:
-        """Whether there is one table that gets each batch, beside a quarantine."""
+        """Whether rows have one table: neither a list nor a template of tables, by which they are
+        divided. A quarantine beside it does not count."""
         return self.route is None and not self.tables
 
     @property
     def partitions(self) -> tuple[PartitionBy, ...]:
-        """Partition fields of the table, which in Delta are columns only."""
+        """The fields by which the table is partitioned. Delta has no transforms, so `day(time)` is
+        the column `time_day` there, which tasks add to the rows (`partition_columns`)."""
         partition_by = self.partition_by or ()
         if self.format is Format.ICEBERG:
             return partition_by
@@ -118,7 +121,8 @@ class LakehouseOptions:
 
     @property
     def partition_columns(self) -> dict[str, RowExpression]:
-        """Columns that tasks add to the rows of a Delta table, for its partitions."""
+        """Columns that tasks add to the rows of a Delta table since it is partitioned by them, and
+        the expressions for their values, as `time_day` and `day(time)`; none for Iceberg."""
         if self.format is Format.ICEBERG:
             return {}
         return {
@@ -129,7 +133,8 @@ class LakehouseOptions:
 
     @property
     def upsert(self) -> Upsert | None:
-        """The rule by which rows replace others; None when they are added. Raises ConfigError."""
+        """How rows are merged into the table by the option `keys`; None without keys, when rows are
+        appended. Raises ConfigError for options that need another one."""
         if not self.keys:
             self._check_unset(
                 MERGE_OPTIONS[1:],
@@ -144,10 +149,10 @@ class LakehouseOptions:
         return Upsert(*rule) if self.history_by is None else History(*rule, self.history_by)
 
     def of_table(self, table: str) -> LakehouseOptions:
-        """The options of one of the query's tables: of a list, of a template, the default one or
-        the quarantine.
+        """The options of one of the query's tables: one of a list or of a template, the default
+        table for rows without one, or the quarantine for rejected records.
 
-        `table`: the folder or identifier to which rows are routed; empty for the only table.
+        `table`: its folder, or its identifier in the catalog; "" for a query's only table.
         """
         if not table:
             return self
@@ -161,20 +166,24 @@ class LakehouseOptions:
         options = replace(
             self, name=name, route=None, quarantine=None, dead_letter_sink=None, tables=()
         )
-        if self.tables or self.is_quarantine(options):  # a list's default table has no keys, either
+        # Keys and partitions are columns of rows, which a quarantine does not have. The default
+        # table of a list has neither, since rows of all kinds come there.
+        if self.tables or self.is_quarantine(options):
             unset: dict[str, Any] = dict.fromkeys((*MERGE_OPTIONS, "partition_by"))
             options = replace(options, **unset)
         return options
 
     def is_quarantine(self, options: LakehouseOptions) -> bool:
-        """Whether these are the options of the table for records that do not become rows."""
+        """Whether `options`, those of one of the query's tables, are the quarantine's: the table
+        for records that do not become rows."""
         return self.quarantine is not None and self.quarantine in (
             options.name.path,
             options.name.identifier,
         )
 
     def for_reading(self) -> LakehouseOptions:
-        """Check the options for spark.read, and return them. Raises ConfigError."""
+        """Check that all options are for spark.read, and return them unchanged. Raises ConfigError
+        for one that is for writing."""
         self._check_unset(parsers_of(TableOptions), "is for writing.")
         self._check_no_list()
         if self.route is not None:
@@ -182,14 +191,16 @@ class LakehouseOptions:
         return self
 
     def for_batch(self) -> LakehouseOptions:
-        """Check the options for df.write, and return them. Raises ConfigError."""
+        """Check that all options are for df.write, and return them unchanged. Raises ConfigError
+        for one that is for reading or for streaming queries."""
         self._check_no_list()
         self._check_unset(("adopt", "writer_name", "compact_every"), "is for streaming queries.")
         self._check_unset(parsers_of(TableReadScope), "is for reading.")
         return self
 
     def for_streaming(self) -> LakehouseOptions:
-        """Check the options for df.writeStream, and return them. Raises ConfigError."""
+        """Check that all options are for df.writeStream, and return them unchanged. Raises
+        ConfigError for one that is for reading or for batch writes."""
         self._check_unset(
             ("transaction_id",),
             "is for batch writes; a streaming query is identified by its checkpoint.",
@@ -203,21 +214,23 @@ class LakehouseOptions:
             raise ConfigError("is for streaming queries of jetspark run.", option=TABLES)
 
     def _check_unset(self, names: Iterable[str], problem: str) -> None:
-        """Raise ConfigError with this problem for the first of these options that was set."""
+        """Raise ConfigError, with the text `problem`, for the first of these options (by the names
+        of their attributes) that differs from its default."""
         for name in names:
             if getattr(self, name) != getattr(_DEFAULTS, name):
                 raise ConfigError(problem, option=name)
 
 
 def default_compaction(options: LakehouseOptions) -> dict[str, str]:
-    """The option of compactions that a command adds to a query that follows a stream."""
-    is_undecided = options.compact_every is None and not options.keys
+    """The option `compactEvery`, by which small files are merged now and then, for a query that a
+    command runs until it is stopped; no option if the user has set it, or the table has keys."""
+    is_undecided = options.compact_every is None and not options.keys  # keys exclude compactions
     return {"compactEvery": str(_COMPACT_EVERY)} if is_undecided else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoutedTable:
-    """One of a list of tables that a stream is divided into."""
+    """One table of a list into which a query divides the messages of a stream by their subjects."""
 
     subjects: tuple[str, ...]
     """Patterns for the subjects of its messages."""
@@ -236,18 +249,21 @@ class RoutedTable:
 
 
 def _delta_partition_column(partition: PartitionBy) -> str:
-    """The name of the column by which a Delta table is partitioned, as `timestamp_day`."""
+    """The name of the column by which a Delta table is partitioned: `timestamp_day` for
+    `day(timestamp)`, and the column itself without a transform."""
     return f"{partition.column}_{partition.transform}" if partition.transform else partition.column
 
 
 def lakehouse_format(name: str) -> Format | None:
-    """The table format of a Spark format's name; None for other formats."""
+    """The table format, Delta or Iceberg, that Spark's name of a format stands for, as
+    `jetspark-delta`; None for a format that is not ours."""
     suffix = name.casefold().removeprefix(PREFIX)
     return Format(suffix) if suffix != name.casefold() and suffix in tuple(Format) else None
 
 
 def explain_not_a_table(format_: str) -> str:
-    """The sentence for a format of Spark's file sink, whose folder only Spark reads correctly."""
+    """The error message for a format of Spark's file sink, such as parquet. jetspark does not write
+    these, since only Spark reads such a folder correctly."""
     return (
         f"jetspark writes Delta and Iceberg tables; for a folder of {format_} files use Spark's "
         f'own writeStream.format("{format_}") in a program of yours.'

@@ -62,7 +62,8 @@ _WIDER = frozenset(
 
 @dataclass
 class SchemaChange:
-    """Columns that the payloads of one table need."""
+    """What has to change in one table so that it can hold fields that payloads have and it lacks:
+    new columns, and wider ones. False if nothing has to."""
 
     added: dict[str, str] = field(default_factory=dict)
     """Types of new columns, as in `_ARROW_TYPES`."""
@@ -73,13 +74,17 @@ class SchemaChange:
         return bool(self.added or self.widened)
 
     def merge(self, change: SchemaChange) -> None:
-        """Add what another task needs."""
+        """Add the new and the wider columns that the rows of another task need."""
         for name, type_ in change.added.items():
             self._add(name, type_)
         self.widened |= change.widened
 
     def add_fields(self, texts: Iterable[str | None], reserved: Iterable[str]) -> None:
-        """Add the fields in values of `UNKNOWN_FIELDS_COLUMN`, unless their names are reserved."""
+        """Add a column for each field that payloads have and the table lacks.
+
+        `texts`: for each row its unknown fields and their types as JSON, or None
+        (`UNKNOWN_FIELDS_COLUMN`); `reserved`: names that no new column may have.
+        """
         taken_names = {name.casefold() for name in reserved}
         for text in texts:
             for name, type_ in json.loads(text or "{}").items():
@@ -89,9 +94,10 @@ class SchemaChange:
                     self._add(name, type_)
 
     def add_larger_integers(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
-        """Widen the columns of small integers that cannot hold the numbers of rejected payloads.
+        """Widen the columns of 32 bits or less to which rejected payloads have larger integers.
 
-        `payloads`: JSON objects; `columns`: of the table.
+        `payloads`: JSON texts, of which others than objects are skipped; `columns`: those of the
+        table. A number that 64 bits cannot hold widens nothing.
         """
         limits = {
             column.name: 1 << (column.type.bit_width - 1)
@@ -105,19 +111,25 @@ class SchemaChange:
                 continue
             for name in limits.keys() & fields.keys() if isinstance(fields, dict) else ():
                 value = fields[name]
+                # `type`, since True is an int in Python, too.
                 is_bigint = type(value) is int and MIN_BIGINT <= value <= MAX_BIGINT
                 if is_bigint and not -limits[name] <= value < limits[name]:
                     self.widened.add(name)
 
     def _add(self, name: str, type_: str) -> None:
-        """Add a column, or make the type of an added one hold this type, too. A name that differs
-        from an added one only in case is left out, since Spark ignores case."""
+        """Add a new column; if it is added already, give it a type that holds this one, too. A name
+        that differs from an added one only in case is left out, since Spark ignores case."""
         spelled = next((added for added in self.added if added.casefold() == name.casefold()), name)
         if spelled == name:
             self.added[name] = common_type(self.added.get(name, type_), type_)
 
     def apply(self, table: Table) -> str:
-        """Change the table; returns a clause that says how. Raises CommitConflict."""
+        """Commit these changes to the table's schema; returns a clause that says what changed, for
+        the error that ends the batch.
+
+        What another writer has changed meanwhile, and columns beyond `MAX_COLUMNS`, are left out.
+        Raises CommitConflict.
+        """
         existing = {name.casefold() for name in table.schema.names}
         room = max(0, MAX_COLUMNS - len(existing))
         added = [
@@ -141,7 +153,7 @@ SchemaChanges: TypeAlias = dict[str, SchemaChange]
 
 
 def combine_changes(changes: Iterable[SchemaChanges]) -> SchemaChanges:
-    """The changes that all of these tasks need."""
+    """Combine the schema changes that the rows of each task need, by the names of the tables."""
     combined: SchemaChanges = {}
     for of_task in changes:
         for name, change in of_task.items():
@@ -150,11 +162,14 @@ def combine_changes(changes: Iterable[SchemaChanges]) -> SchemaChanges:
 
 
 def evolve_tables(tables: Mapping[str, LakehouseOptions], changes: SchemaChanges) -> NoReturn:
-    """Change the tables as rows need it. `tables`: their options, by the names that the changes
-    have. Raises SchemaEvolved."""
+    """Change the schemas of tables so that they can hold all fields of a batch's rows, and end the
+    batch before its commit: always raises SchemaEvolved, after which the query is started again.
+
+    `tables`: options of the tables, by the names by which `changes` has them.
+    """
 
     def evolve(options: LakehouseOptions, change: SchemaChange) -> str:
-        """Change one table; returns a clause that says how."""
+        """Change one table; returns a clause that says what changed."""
         return commit_with_retries(
             options.name, lambda: change.apply(open_table(options.format, options.name))
         )
@@ -164,7 +179,11 @@ def evolve_tables(tables: Mapping[str, LakehouseOptions], changes: SchemaChanges
 
 
 def has_evolved(query: StreamingQuery) -> bool:
-    """Whether the query has ended since its tables have got columns, or its schema a version."""
+    """Whether a query has ended only to be started again with a new schema: its tables have got
+    columns for new fields, or its payloads' schema has a new version in the registry.
+
+    If so, also forgets the cached newest versions of schemas, so that the next start asks for them.
+    """
     if (error := query.exception()) is None or not is_of(error, SchemaEvolved):
         return False
     from jetspark.registry.lookup import forget_latest  # its imports are not for every worker
@@ -177,7 +196,7 @@ def has_evolved(query: StreamingQuery) -> bool:
 
 
 def check_one_schema(options: LakehouseOptions) -> None:
-    """Raise ConfigError for a template of tables that would evolve."""
+    """Raise ConfigError if a template of tables is to evolve: all of its tables have one schema."""
     if options.route is not None:
         raise ConfigError(
             f": the tables of {options.name} have one schema, which new fields of one of "
@@ -187,8 +206,9 @@ def check_one_schema(options: LakehouseOptions) -> None:
 
 
 def check_versions(source: SourceOptions) -> None:
-    """Raise ConfigError for a table that is to evolve with payloads whose schema is fixed: a text,
-    or one version in a registry. New fields of JSON need no new schema."""
+    """Raise ConfigError for the option `evolve` if payloads cannot get new fields, since their
+    schema is fixed: given as a text, or by one version in a registry. JSON payloads can get new
+    fields without a new schema."""
     if source.decoding is None or source.decoding.is_json:
         return
     if not source.decoding.schema.version or "schema_version" in source.option_names:
@@ -210,17 +230,19 @@ def evolve_rows(
     derived: Mapping[str, RowExpression],
     names: FieldNames,
 ) -> tuple[str, dict[str, RowExpression]]:
-    """The schema of payloads, and the derived columns, of the rows that a table gets now.
+    """The schema by which payloads are decoded, and the derived columns, when a query starts.
 
-    Where new fields become columns, the schema has those that are columns by now, and a derived
-    column `UNKNOWN_FIELDS_COLUMN` has further ones. `ddl`, `derived`: as the query was configured;
-    `option`: the name of the schema's option, for messages. Raises ConfigError.
+    Without `evolve` they are as configured. With it the schema also has the fields that have become
+    columns of the table since, and a derived column `UNKNOWN_FIELDS_COLUMN` has the types of
+    fields that are still unknown. `ddl`, `derived`: as the query was configured; `option`: the name
+    of the schema's option, for messages; `names`: the columns of renamed fields. Raises
+    ConfigError.
     """
     evolves = options.evolve and options.route is None
     table = find_table(options.format, options.name) if evolves else None
     if table is not None:
         history = () if options.upsert is None else options.upsert.added_columns
-        no_fields = (
+        not_from_payloads = (
             *names.taken,
             CORRUPT,
             *derived,
@@ -228,7 +250,8 @@ def evolve_rows(
             *table.generated_columns,
             *history,
         )
-        ddl = extend_ddl(ddl, option, table.schema, no_fields, names)
+        ddl = extend_ddl(ddl, option, table.schema, not_from_payloads, names)
+    # A rescued data column (the only one with a schema) has the fields that the new schema lacks.
     rescued = RowExpression.rest(ddl)
     columns = {name: value if value.schema is None else rescued for name, value in derived.items()}
     if evolves:
@@ -239,10 +262,11 @@ def evolve_rows(
 def extend_ddl(
     ddl: str, option: str, table: pa.Schema, no_fields: Iterable[str], names: FieldNames
 ) -> str:
-    """Add the columns of a table to the schema of payloads, and take over wider types.
+    """Extend the schema of payloads by the columns that a table has and the schema lacks, and by
+    the wider types of columns that it has; returns the new schema as DDL.
 
     `option`: the name of the schema's option, for messages; `no_fields`: columns of the table that
-    are no fields of payloads. Raises ConfigError.
+    do not come from payloads; `names`: the columns of renamed fields. Raises ConfigError.
     """
     fields = check_fields(ddl, option)
     reserved = {name.casefold() for name in (*no_fields, *map(names.column, fields))}
@@ -258,8 +282,9 @@ def extend_ddl(
 
 
 def columns_without_fields(layout: Layout) -> set[str]:
-    """The columns of a table that no field of a payload can become: derived ones, and those whose
-    types are in no schema of payloads."""
+    """The columns of a table that no field of a payload fills: those that are computed from others,
+    and those with a type that a schema of payloads cannot have. A new field of such a name becomes
+    no column."""
     typeless = (
         column.name for column in layout.schema if type_in_ddl(normalized_type(column.type)) is None
     )

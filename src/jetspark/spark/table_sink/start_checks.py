@@ -25,11 +25,12 @@ from jetspark.tables.table import Table
 
 
 def check_start(options: LakehouseOptions, checkpoint: str) -> None:
-    """Check the tables of a query, and the query's checkpoint as far as it is on this machine;
-    changes nothing.
+    """Check before a query starts that its tables and its checkpoint belong together; changes
+    nothing.
 
-    Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
-    checkpoint that do not belong together; and as `find_table`.
+    A checkpoint that is not on this machine is not looked at. Raises ConfigError, with what to do,
+    for folders that cannot be written, and for a table and a checkpoint of which one has batches
+    that the other lacks; and the errors of `find_table`.
     """
     if options.route is not None:
         _check_template(checkpoint)
@@ -41,16 +42,17 @@ def check_start(options: LakehouseOptions, checkpoint: str) -> None:
 
 
 def _check_template(checkpoint: str) -> None:
-    """Check the checkpoint of a query for a template of tables, which only its rows will name."""
+    """Check the checkpoint of a query whose tables are named by a template, as `lake/{region}`.
+    The tables are not checked, since only the values of rows tell which they are."""
     check_writable("checkpoint", checkpoint)
     state = read_checkpoint(local_path(checkpoint))
-    _check_checkpoint_apart(state, checkpoint, None)
+    _check_checkpoint_apart(state, checkpoint, table_folder=None)
     state.check_complete(checkpoint, "or start over, with other tables and another checkpoint")
 
 
 def _check_table(options: LakehouseOptions, checkpoint: str, *, of_list: bool) -> None:
-    """Check one table and the checkpoint. `of_list`: it is one of a list, which gets only batches
-    with rows for it."""
+    """Check that one table of a query and the query's checkpoint belong together. `of_list`: the
+    table is one of a list, which gets only batches with rows for it. Raises ConfigError."""
     folder = options.name.path
     if folder is not None:
         check_writable("table", folder, "path")
@@ -60,7 +62,7 @@ def _check_table(options: LakehouseOptions, checkpoint: str, *, of_list: bool) -
         _check_not_enclosed(folder)
     local_checkpoint = local_path(checkpoint)
     state = read_checkpoint(local_checkpoint)
-    _check_checkpoint_apart(state, checkpoint, folder)
+    _check_checkpoint_apart(state, checkpoint, table_folder=folder)
     start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
     state.check_complete(checkpoint, f"and {options.name}, or {start_again}")
     if table is None:
@@ -70,7 +72,8 @@ def _check_table(options: LakehouseOptions, checkpoint: str, *, of_list: bool) -
 
 
 def _check_not_enclosed(folder: str) -> None:
-    """Raise ConfigError for a new table within another table or a checkpoint."""
+    """Raise ConfigError if the folder of a new table lies within another table or a checkpoint,
+    with which it could be deleted."""
     if (enclosing := enclosing_table_or_checkpoint(folder)) is not None:
         raise ConfigError(
             f"{folder} would lie in {enclosing}, another table or a checkpoint, and be lost "
@@ -79,19 +82,27 @@ def _check_not_enclosed(folder: str) -> None:
         )
 
 
-def _check_checkpoint_apart(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
-    """Raise ConfigError unless a new checkpoint has a folder of its own. `folder`: of the table."""
+def _check_checkpoint_apart(
+    state: CheckpointState, checkpoint: str, *, table_folder: str | None
+) -> None:
+    """Raise ConfigError unless the checkpoint has a folder for itself: not the table's or one above
+    it, not one with other files, and not one within another table or checkpoint. Within its own
+    table it may be, in a folder whose name begins with `_`, which readers of the table skip.
+
+    All but the first is checked for a new checkpoint only. `state`: what its files say;
+    `table_folder`: None for a table that is not in a folder, or not known yet.
+    """
     own = canonical_path(checkpoint)
-    table = None if folder is None else canonical_path(folder)
+    table = None if table_folder is None else canonical_path(table_folder)
     advice = "take another folder for the checkpoint"
-    if folder is not None:
-        advice += f", such as {folder.rstrip('/')}/_checkpoint"
+    if table_folder is not None:
+        advice += f", such as {table_folder.rstrip('/')}/_checkpoint"
     if own == table:
         raise ConfigError(f"{checkpoint} is the folder of the table itself: {advice}.")
     if not state.is_new:
         return
     if table is not None and table.startswith(f"{own}/"):
-        raise ConfigError(f"{folder} would lie in its checkpoint {checkpoint}: {advice}.")
+        raise ConfigError(f"{table_folder} would lie in its checkpoint {checkpoint}: {advice}.")
     if state.other_files:
         more = ", …" if len(state.other_files) > 1 else ""
         raise ConfigError(
@@ -121,14 +132,19 @@ def _check_batches(
     *,
     of_list: bool,
 ) -> None:
-    """Raise ConfigError unless the last batches of the table and the checkpoint fit together.
+    """Raise ConfigError unless a table has all batches that the checkpoint counts as committed, and
+    none that the checkpoint has not planned.
 
-    `start_again`: advice to do so, as part of a sentence; the others are those of `_check_table`.
+    The table may be one batch ahead, since Spark commits a batch to the checkpoint only after its
+    commit to the table. `table`: None if it does not exist; `state`: what the files of `checkpoint`
+    say; `start_again`: advice to start over, as part of a sentence; `of_list`: the table is one of
+    a list, which gets only batches with rows for it.
     """
     name = options.name
     committed = NO_BATCH if state.committed is None else state.committed
     planned = NO_BATCH if state.planned is None else state.planned
-    # The last batch that the table has to have. One of a list does not get each batch.
+    # The last batch that the table has to have. A table of a list does not get each batch, so the
+    # query's ledger tells which was its last.
     required = committed
     if of_list:
         required = TableLedger(checkpoint, state.query or "").last(str(name))
@@ -141,8 +157,8 @@ def _check_batches(
                 f"{name} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
-        # With an older checkpoint the table has the numbers of the next batches, and would leave
-        # out their rows: this is no case for an adoption.
+        # A checkpoint that is older than the table gives the numbers of batches that the table has
+        # to new messages, whose rows would be left out. To adopt the table would not help.
         if (table is not None or of_list) and (last is None or last < committed):
             return
     if last is None:
@@ -168,9 +184,12 @@ def _check_batches(
 
 
 def _check_may_add_rows(options: LakehouseOptions, table: Table, query: str | None) -> None:
-    """Raise ConfigError for a table of this machine that has rows of others, and TableError for any
-    table that has rows of a query of this name. `query`: the id of this query, which has written
-    none."""
+    """Check that a query may add its first rows to a table that has rows already.
+
+    Raises ConfigError for a table on this machine, and TableError for any table that a query of the
+    same name, but with another checkpoint, has written. `query`: the id of this query; None if it
+    has none yet.
+    """
     if options.query_name is not None:
         check_name(table, query, options.query_name)
     # Tables in a catalog or an object store are expected to have several writers.
@@ -188,5 +207,5 @@ def _elsewhere(options: LakehouseOptions) -> str:
 
 
 def _count_batches(last: int) -> str:
-    """How many batches there are up to this number, as `3 batches`."""
+    """The number of batches up to and with batch `last`, in words: `3 batches` for 2."""
     return "1 batch" if last == 0 else f"{last + 1:,} batches"

@@ -35,15 +35,15 @@ from jetspark.tables.upserts import (
 
 
 def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> Target:
-    """`prepare` for a batch of a streaming query.
+    """Create or check the tables of a streaming query for its next batch, before a row is read.
 
-    Only the first batch creates the table, since a later one would have lost its rows with it. A
-    batch that was committed in part is completed before a row is read (`batch_commits`), if its
-    checkpoint is on this machine. `schemas`: the columns of the rows; in a list of tables those of
-    messages without a table, and then those of each table.
+    Only the first batch creates a table: if it does not exist at a later one, it was lost with its
+    rows. If an earlier attempt has committed a part of the batch, the rest is committed here, and
+    the result's `completed_batch` says so. `schemas`: the columns of the rows; for a list of tables
+    first those of messages that no table takes, and then those of each table.
 
-    Raises TableError for a table, or a checkpoint, that no longer exists, as far as a checkpoint on
-    this machine shows it.
+    Raises TableError for a table or a checkpoint that no longer exists, as far as a checkpoint on
+    this machine shows it; and the errors of `prepare`.
     """
     checkpoint = local_path(options.checkpoint)
     state = read_checkpoint(checkpoint)
@@ -58,8 +58,9 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
         return prepare(options, schemas)
     if checkpoint is None:
         return prepare(options, schemas, idempotent=True)
-    # Spark has planned this batch before it asks. A path without a scheme may also be on a file
-    # system that only Spark knows, but hardly beside a table on this machine.
+    # Spark writes its plan of a batch into the checkpoint before it asks for the writer, so without
+    # a plan the checkpoint was removed. Its path might also be on a file system that only Spark
+    # knows, but hardly if the table is on this machine.
     name = options.tables[0].options.name if options.tables else options.name
     if state.planned is None and name.path is not None and local_path(name.path) is not None:
         raise TableError(
@@ -71,7 +72,7 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     ledger = TableLedger(checkpoint, state.query or "")
 
     def prepare_one(table_options: LakehouseOptions, schema: pa.Schema) -> Target:
-        table = _find_continued(options, table_options, state, ledger)
+        table = _find_written_table(options, table_options, state, ledger)
         with formats.reporting_missing_table(
             table_options.format, table_options.name, state.planned or 0
         ):
@@ -82,12 +83,16 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     return _prepare_list(options, schemas, prepare_one)
 
 
-def _find_continued(
+def _find_written_table(
     query: LakehouseOptions, options: LakehouseOptions, state: CheckpointState, ledger: TableLedger
 ) -> Table | None:
-    """Find the table of a query that has written batches, and check that it has them; None if it is
-    to be created. `query`: the options of all of its tables. Raises TableError."""
-    if not state.planned or options.adopt:
+    """Open a table to which earlier batches of the query were written, and check that it has them.
+
+    None if the query need not have written to it yet, so that it may be created. `options`: those
+    of the table; `query`: those of the whole query; `state`: of its checkpoint; `ledger`: the last
+    batch of each table. Raises TableError for a table that was lost or has lost batches.
+    """
+    if not state.planned or options.adopt:  # None or 0: this is the first batch
         return None
     table = formats.find_table(options.format, options.name)
     gets_each_batch = not query.tables
@@ -103,7 +108,8 @@ def _prepare_list(
     schemas: Sequence[pa.Schema],
     prepare_one: Callable[[LakehouseOptions, pa.Schema], Target],
 ) -> Target:
-    """Prepare the tables of a list, several at a time."""
+    """Prepare each table of a list by `prepare_one`, several at a time; returns a target that has
+    them as its `tables`. `schemas`: as for `prepare_for_query`."""
     with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
         targets = pool.map(prepare_one, [table.options for table in options.tables], schemas[1:])
     return Target(options, schemas[0], tables=tuple(targets))
@@ -116,10 +122,11 @@ def prepare(
     *,
     idempotent: bool = False,
 ) -> Target:
-    """Create the table for these rows, or extend it by new columns if that is allowed.
+    """Create the tables of a write, or check them and add columns for its rows if the options allow
+    it, before a row is written.
 
-    `schemas`: as for `prepare_for_query`; `table`: if it was opened before; `idempotent`: the table
-    has to remember the batches of the write. Raises ConfigError for rows that do not fit, and
+    `schemas`: as for `prepare_for_query`; `table`: the table, if it is open already; `idempotent`:
+    the table has to remember which batches it has. Raises ConfigError for rows that do not fit, and
     TableError for a table that cannot be written.
     """
     if options.tables:
@@ -135,7 +142,11 @@ def prepare(
 def prepare_table(
     options: LakehouseOptions, schema: pa.Schema, table: Table | None, *, idempotent: bool
 ) -> Target:
-    """Create a single table with these columns, or check it, and extend it if that is allowed."""
+    """Create a table with these columns, or check an existing one, and add or widen columns if the
+    options allow it; returns what tasks need to write its files.
+
+    `table`: None if it is not open yet; `idempotent`: it has to remember which batches it has.
+    """
     if table is None:
         table = formats.open_or_create_table(
             options.format, options.name, schema, options.partitions
@@ -144,7 +155,7 @@ def prepare_table(
         table.check_txn_versions_retained()
     _check_table(options, table)
     if options.keep_versions is not None:
-        with suppress(CommitConflict):  # the next batch creates it
+        with suppress(CommitConflict):  # then the next batch sets the property
             table.keep_versions(options.keep_versions)
     commit_with_retries(table.name, lambda: _evolve(options, table, schema), table.refresh)
     layout = table.layout(options.target_file_size, options.file_compression)
@@ -155,8 +166,8 @@ def prepare_table(
 
 
 def _evolve(options: LakehouseOptions, table: Table, schema: pa.Schema) -> None:
-    """Add columns to the table, and widen others, until rows with this schema fit. Raises
-    CommitConflict."""
+    """Add columns to a table, and widen others, until rows with this schema fit into it. Raises
+    CommitConflict if somebody else changes it at the same time."""
     while (changes := _check_schema(options, table, schema)).added or changes.changed:
         if changes.added:
             table.add_columns(changes.added)
@@ -169,8 +180,10 @@ def _evolve(options: LakehouseOptions, table: Table, schema: pa.Schema) -> None:
 
 
 def check_fit(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> None:
-    """Check that the rows of a query fit, without a change; `schemas`: as for `prepare_for_query`.
-    Raises ConfigError."""
+    """Check before a query starts that its rows fit into its tables; changes nothing.
+
+    `schemas`: as for `prepare_for_query`. Raises ConfigError for columns or types that do not fit.
+    """
     for table, schema in zip(options.tables, schemas[1:], strict=True):
         check_fit(table.options, [schema])
     if options.tables:
@@ -189,8 +202,8 @@ def check_fit(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> None:
 
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
-    """Check that rows with columns of these names fit the table, as `check_fit` does with their
-    types. Raises ConfigError."""
+    """Check that rows with columns of these names fit into the table, before their types are known
+    (`check_fit` checks those). Raises ConfigError."""
     names = list(names)
     names += [name for name in options.partition_columns if name not in names]
     if options.upsert is not None:
@@ -205,18 +218,19 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _check_template(options: LakehouseOptions, names: Sequence[str]) -> None:
-    """Raise ConfigError for a template of tables that needs other columns than these, and for a
-    catalog out of reach."""
+    """Check that rows with columns of these names can fill a template of tables, as
+    `lake/{region}`, and that its catalog can be reached. Raises ConfigError."""
     assert options.route is not None  # noqa: S101
     options.route.check(str(options.name), names)
     if options.name.catalog is not None:
-        any_table = "x".join(options.route.texts)  # with the value x in each place
+        # Asks the catalog for one of the tables, which need not exist: each value is "x".
+        any_table = "x".join(options.route.texts)
         formats.find_table(options.format, options.of_table(any_table).name)
 
 
 def _check_names_match(options: LakehouseOptions, table: Table, names: Sequence[str]) -> None:
-    """Raise ConfigError for columns that either the table or the rows lack, unless `mergeSchema`
-    allows it."""
+    """Check that the table and rows with columns of these names have the same columns. Raises
+    ConfigError for one that either lacks, unless the option `mergeSchema` allows it."""
     _check_may_add(options, [name for name in names if name not in table.schema.names])
     provided = {*names, *table.generated_columns}
     if options.quarantine is not None or options.on_bad_record == STOP:
@@ -234,8 +248,11 @@ def _check_names_match(options: LakehouseOptions, table: Table, names: Sequence[
 
 
 def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
-    """The columns of the table for rows with these columns, some of which are only for tasks.
-    Raises ConfigError."""
+    """The columns of the table into which rows with these columns are written.
+
+    Columns that only tell tasks what to do with a row are left out; those of partitions and of a
+    history are added. Raises ConfigError for rows that lack what the options need.
+    """
     left_out = {UNKNOWN_FIELDS_COLUMN, UNFRAMED_PAYLOAD, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
@@ -267,10 +284,11 @@ def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
 
 
 def _with_partition_columns(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
-    """Add the columns that tasks derive for the partitions of a Delta table."""
+    """Add to the columns of rows those that tasks compute for the partitions of a Delta table, as
+    `time_day` for `day(time)`."""
     for partition in options.partition_by or ():
         partition.check(schema)
-    empty = pa.RecordBatch.from_pylist([], schema=schema)
+    empty = pa.RecordBatch.from_pylist([], schema=schema)  # for the types of the expressions
     derived = [
         pa.field(name, value.of(empty).type) for name, value in options.partition_columns.items()
     ]
@@ -278,7 +296,8 @@ def _with_partition_columns(options: LakehouseOptions, schema: pa.Schema) -> pa.
 
 
 def _check_table(options: LakehouseOptions, table: Table) -> None:
-    """Raise ConfigError for a table that is not what the options say."""
+    """Raise ConfigError if an existing table is written or partitioned in another way than the
+    options say: by other keys, with or without a history, or with other partitions."""
     if options.upsert is not None and table.generated_columns:
         raise ConfigError(
             f"{options.name} has generated columns ({', '.join(table.generated_columns)}), which "
@@ -305,7 +324,8 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
 
 
 def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
-    """Raise ConfigError if rows have columns that the table lacks, and may not get."""
+    """Raise ConfigError if rows have columns that the table lacks, unless the option `mergeSchema`
+    allows to add them. `names`: these columns."""
     if names and not options.merge_schema:
         raise ConfigError(
             f"{options.name} has no column {', '.join(names)}: set {named('merge_schema')} to "
@@ -314,8 +334,12 @@ def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
 
 
 def _check_schema(options: LakehouseOptions, table: Table, schema: pa.Schema) -> SchemaDifferences:
-    """The columns that the table has to get, or to widen, for rows with this schema. Raises
-    ConfigError for differences that no change of the table mends, or that may not be made."""
+    """Compare a table with rows of this schema: returns the columns that have to be added to it, or
+    widened, before it can hold them.
+
+    Raises ConfigError for a difference that no change of the table removes, and for a change that
+    the options do not allow.
+    """
     changes = compare_schemas(table.schema, schema)
     check_names(pa.schema([*table.schema, *changes.added]))
     conflicts = [
@@ -338,5 +362,5 @@ def _check_schema(options: LakehouseOptions, table: Table, schema: pa.Schema) ->
 
 
 def _join(names: tuple[str, ...]) -> str:
-    """The names as part of a sentence."""
+    """The names with commas between them, or the word "nothing", as part of a sentence."""
     return ", ".join(names) or "nothing"

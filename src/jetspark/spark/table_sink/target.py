@@ -36,7 +36,8 @@ ReasonOf: TypeAlias = Callable[[pa.RecordBatch], quarantine.Reason]
 
 @dataclass(frozen=True)
 class Target:
-    """A table, a list of tables, or a template of tables, that was created or checked."""
+    """A table that was created or checked and is ready for rows: what the tasks of a write need to
+    know of it. It may also be a list of tables, or a template of them, as `lake/{region}`."""
 
     options: LakehouseOptions
     schema: pa.Schema
@@ -50,8 +51,11 @@ class Target:
     """The batch for which this was prepared, if the tables have it, so that nothing is written."""
 
     def check_completed(self, batch: tuple[str, int] | None) -> None:
-        """Raise PipelineError if `batch`, the id of the query and the number of its batch, is
-        another one than that for which this was prepared."""
+        """Raise PipelineError if a task of another batch uses this target, which was prepared for a
+        batch that the tables already have: nothing would be written.
+
+        `batch`: the id of the task's query and the number of its batch; None: not known.
+        """
         if batch is not None and batch[1] != self.completed_batch:
             raise PipelineError(
                 f"Spark writes batch {batch[1]}, but has prepared batch {self.completed_batch}, "
@@ -60,14 +64,17 @@ class Target:
 
     @property
     def by_name(self) -> dict[str, Target]:
-        """The tables of a list by their names; a single table has the name ""."""
+        """The tables of a list by their names; without a list this target itself, by the name ""
+        that a query's only table has."""
         return {str(table.options.name): table for table in self.tables} or {"": self}
 
     @property
     def dead_letter_staging(self) -> tuple[Layout, Storage]:
-        """Layout and storage of the files with dead letters that the driver publishes.
+        """Layout and storage of the files into which tasks write rejected records, for the driver
+        to publish to a stream of dead letters.
 
-        They are named like data files, so that `vacuum` removes what a failed task leaves behind.
+        They are among the data files of the (first) table, and named like these, so that `vacuum`
+        removes what a failed task leaves behind. For a template they are in a folder of their own.
         """
         if self.tables:
             return self.tables[0].dead_letter_staging
@@ -81,7 +88,8 @@ class Target:
 
     @property
     def payload_columns(self) -> dict[str, pa.DataType]:
-        """Types of the columns that are not metadata of the message: decoded or derived ones."""
+        """Types, by name, of the table's columns that are no metadata of a message (its subject,
+        sequence, …): fields of payloads and derived columns."""
         return {
             column.name: column.type
             for column in self.schema
@@ -89,16 +97,17 @@ class Target:
         }
 
     def select_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Select the columns of the table from rows that may have further ones."""
+        """Drop the columns of rows that the table does not have, such as the raw payload."""
         return rows.select([name for name in rows.schema.names if name in self.schema.names])
 
     # -- rejected records --------------------------------------------------------------------
 
     def rejected_mask(self, rows: pa.RecordBatch) -> pa.Array:
-        """Boolean mask of the records to reject: undecodable, or without a value in an upsert
-        key."""
+        """Boolean mask of the records to reject: those that could not be decoded, and those without
+        a value in a column by which the table's rows are merged (its keys, or their order)."""
         options = self.options
         mask = pa.repeat(pa.scalar(False), rows.num_rows)
+        # Then a record that could not be decoded is a row, with its payload in `_corrupt_record`.
         keeps_bad_records = options.quarantine is None and options.on_bad_record != STOP
         if CORRUPT in rows.schema.names and not keeps_bad_records:
             mask = pc.is_valid(rows.column(CORRUPT))
@@ -107,14 +116,15 @@ class Target:
         return mask
 
     def rejection_reason(self, record: pa.RecordBatch) -> quarantine.Reason:
-        """The reason for which `rejected_mask` rejects a record, the only one of a batch."""
+        """Explain why `rejected_mask` rejects a record: the column that it is about, if it is about
+        one, and a sentence. `record`: a batch of this one row."""
         is_decoded = CORRUPT not in record.schema.names or not record.column(CORRUPT)[0].is_valid
         if is_decoded and (upsert := self.options.upsert) is not None:
             name = upsert.missing_key_column(record)[0].as_py()
             role = "key" if name in upsert.keys else "order"
             return name, f"There is no value in {name}, which is the table's {role}."
         columns = self.payload_columns
-        if quarantine.REASON in record.schema.names:
+        if quarantine.REASON in record.schema.names:  # the decoder has said why
             reason = record.column(quarantine.REASON)[0].as_py()
             return quarantine.column_of_reason(reason, columns), reason
         # A user's own DataFrame, whose payloads Spark has decoded.
@@ -126,7 +136,8 @@ class Target:
         return column, reason + unnamed_frame_hint(payload[0].as_py() or b"")
 
     def rejection_error(self, records: pa.RecordBatch, reason_of: ReasonOf) -> ConfigError:
-        """The error for the first of some rejected records, where nothing quarantines them."""
+        """The error that ends a write since records were rejected and there is no quarantine for
+        them: it describes the first one, and says what the user can do."""
         first = records.slice(0, 1)
         message_columns = [name for name in quarantine.MESSAGE if name in records.schema.names]
         sentence = quarantine.rejection_message(
@@ -148,5 +159,6 @@ class Target:
 
 @lru_cache(maxsize=20)
 def _json_decoder(columns: pa.Schema) -> PlainJsonDecoder:
-    """A decoder that explains why a payload does not fit, for columns of types that JSON has."""
+    """A decoder of JSON payloads into these columns, as far as JSON has their types; it explains
+    why a payload does not fit."""
     return PlainJsonDecoder(pa.schema([column for column in columns if is_json_type(column.type)]))

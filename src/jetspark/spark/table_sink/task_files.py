@@ -39,9 +39,11 @@ _ROUTED_BYTES = 32 * 1024 * 1024
 
 
 class TaskFiles:
-    """The new files of one task, in the table or in the tables that its rows are routed to.
+    """Writes the rows of one Spark task into new files of the tables that they belong to.
 
-    As a context manager, it removes them if its block fails.
+    A record that does not become a row is rejected: it goes to the quarantine, if there is one, or
+    is an error. The driver commits the files later. As a context manager, it removes them if its
+    block fails.
     """
 
     def __init__(
@@ -51,12 +53,12 @@ class TaskFiles:
         select_rows: Callable[[str, pa.RecordBatch], pa.RecordBatch] | None = None,
         on_rejected: Callable[[pa.RecordBatch, ReasonOf], None] | None = None,
     ) -> None:
-        """Begin without a file.
+        """Prepare to write rows into the tables of `target`; no file is created yet.
 
-        `select_rows`: returns those of a table's rows that are to be written, by default all of
-        them; it gets the name of the table that the rows belong to, which is "" for the only one,
-        and for rows without a table. `on_rejected`: takes the rejected records; by default they are
-        quarantined, or are an error.
+        `select_rows`: is called with the name of a table ("" for a query's only one, and for rows
+        that no table takes) and its rows, and returns the rows to write; by default all are
+        written. `on_rejected`: is called with rejected records, and a function that says why; by
+        default they are quarantined, or are an error.
         """
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
@@ -75,16 +77,16 @@ class TaskFiles:
         is run again when the tables have them."""
 
     def write(self, batch: pa.RecordBatch, table_index: int | None = 0) -> None:
-        """Write rows. `table_index`: in a list of tables that of the rows; None: no table takes
-        them.
+        """Write rows into new files of their tables, and reject records that do not become rows.
 
-        Raises ConfigError for a null in a required column, for rows without a table, and for a
-        rejected record, if that is to end the write.
+        `table_index`: for a list of tables, the index of the table that gets the rows; None: no
+        table of the list takes them. Raises ConfigError for a null in a required column, and for
+        rows without a table and rejected records, if there is no other place for them.
         """
         target, name = self._target, ""
         if target.tables:
             if table_index is None:
-                if not self.schema_changes:
+                if not self.schema_changes:  # with one, nothing of the batch is committed
                     self._write_without_table(batch, _unrouted_reason)
                 return
             target = target.tables[table_index]
@@ -98,7 +100,7 @@ class TaskFiles:
         if not rows.num_rows:
             return
         if target.options.route is None:
-            self._write_fitting(target, rows, name, name)
+            self._write_fitting(target, rows, table=name, routed_to=name)
             return
         self._unrouted.append(rows)
         self._unrouted_bytes += rows.nbytes
@@ -106,7 +108,11 @@ class TaskFiles:
             self._route()
 
     def close(self) -> TaskOutput:
-        """Finish all files. Raises as `write`."""
+        """Write what is left and finish all files; returns what the driver has to know of them.
+
+        If the tables lack columns, the files are removed, and the result only says which columns.
+        Raises as `write`.
+        """
         if self.schema_changes:
             self._files.discard()
             return TaskOutput((), self.schema_changes)
@@ -125,7 +131,11 @@ class TaskFiles:
     def _collect_unknown_fields(
         self, name: str, target: Target, batch: pa.RecordBatch
     ) -> pa.RecordBatch:
-        """Note the fields that the table lacks, and return the rows without their column."""
+        """Record which fields of the rows their table has no columns for, and return the rows
+        without the hidden column that names these fields.
+
+        `name`: the table's name, by which `schema_changes` has what it needs.
+        """
         if UNKNOWN_FIELDS_COLUMN not in batch.schema.names:
             return batch
         assert target.layout is not None  # noqa: S101
@@ -149,30 +159,35 @@ class TaskFiles:
     # -- the table of each row ---------------------------------------------------------------
 
     def _route(self) -> None:
-        """Write the rows that have waited for the tables of a template."""
+        """Divide the rows that were collected so far by the tables that a template, as
+        `lake/{region}`, names for them, and write them there."""
         route = self._target.options.route
         if route is None or not self._unrouted:
             return
         batch = pa.concat_batches(self._unrouted)
         self._unrouted, self._unrouted_bytes = [], 0
         for name, rows in route.split_by_table(batch):
-            if name is None:
+            if name is None:  # a value that is to be a part of the name is null or empty
                 self._write_without_table(rows, route.missing_value)
             elif (reason_of := self._tables.rejection(name)) is not None:
-                self._write_without_table(rows, reason_of, name)
+                self._write_without_table(rows, reason_of, routed_to=name)
             else:
                 self._tables.open(name)
-                self._write_fitting(self._target, rows, name, name)
+                self._write_fitting(self._target, rows, table=name, routed_to=name)
 
     def _write_without_table(
         self, rows: pa.RecordBatch, reason_of: ReasonOf, routed_to: str = ""
     ) -> None:
-        """Write rows that no table takes into the default one, or reject them. Raises ConfigError
-        if there is neither. `routed_to`: the table that they name, if they name one."""
+        """Write rows that no table takes into the default table, or reject them if there is none.
+        Raises ConfigError if there is no quarantine, either.
+
+        `reason_of`: says why no table takes a row; `routed_to`: the table that the rows name but
+        may not be written to, "" if they name none.
+        """
         default_table = self._target.options.default_table
         if default_table is not None:
             self._tables.open(default_table)
-            self._write_fitting(self._target, rows, default_table, routed_to)
+            self._write_fitting(self._target, rows, table=default_table, routed_to=routed_to)
         elif not self._reject(self._target, rows, reason_of):
             reason = reason_of(rows.slice(0, 1))[1].removesuffix(".")
             raise ConfigError(
@@ -183,13 +198,17 @@ class TaskFiles:
     def _write_fitting(
         self, target: Target, rows: pa.RecordBatch, table: str, routed_to: str
     ) -> None:
-        """Write the rows that a table can hold, and reject the others. `routed_to`: the table that
-        the values of the rows name, which may be another one than the default table."""
+        """Write the rows that a table can hold, and reject those with a value that it cannot, such
+        as a null in a required column.
+
+        `table`: the name of the table that gets the rows; `routed_to`: that of the table that they
+        name, which is another one if `table` is the default table.
+        """
         layout = self._files.layout_of(table)
         mask = misfit_mask(layout, target.select_columns(rows))
         if mask is not None:
             rows = self._without_rejected(
-                self._target,
+                self._target,  # the whole query's quarantine: a table of a list need not have one
                 rows,
                 mask,
                 lambda row: misfit_reason(layout, target.select_columns(row)),
@@ -204,8 +223,11 @@ class TaskFiles:
     def _without_rejected(
         self, target: Target, rows: pa.RecordBatch, mask: pa.Array, reason_of: ReasonOf
     ) -> pa.RecordBatch:
-        """Reject the records of a mask, and return the others. Raises ConfigError for the first
-        rejected record if the target has no quarantine."""
+        """Reject the rows for which `mask` is true, and return the others. Raises ConfigError for
+        the first rejected one if there is no place for rejected records.
+
+        `reason_of`: says why a row is rejected.
+        """
         if not pc.any(mask).as_py():
             return rows
         rejected = rows.filter(mask)
@@ -214,7 +236,8 @@ class TaskFiles:
         return rows.filter(pc.invert(mask))
 
     def _reject(self, target: Target, records: pa.RecordBatch, reason_of: ReasonOf) -> bool:
-        """Hand records over to `on_rejected`, or quarantine them; False if there is neither."""
+        """Put rejected records where the write wants them: to the callback `on_rejected`, or into
+        the quarantine. Returns False, and does nothing, if there is neither."""
         if self._on_rejected is not None:
             self._on_rejected(records, reason_of)
         elif target.options.quarantine is not None:
@@ -224,7 +247,8 @@ class TaskFiles:
         return True
 
     def _quarantine(self, records: pa.RecordBatch, reason_of: ReasonOf) -> None:
-        """Write records into the quarantine table, or for the driver to publish."""
+        """Write rejected records into a file of the quarantine table or, if the quarantine is a
+        stream of dead letters, into a file from which the driver publishes them."""
         options = self._target.options
         assert options.quarantine is not None  # noqa: S101
         if options.dead_letter_sink is None:
@@ -236,14 +260,15 @@ class TaskFiles:
 
 
 def _add_table(files: FileWriter, name: str, target: Target) -> None:
-    """Let the writer write files of a table under this name."""
+    """Make a table known to a writer of files, by the name under which it gets rows."""
     assert target.layout is not None  # noqa: S101
     assert target.storage is not None  # noqa: S101
     files.add_table(name, target.layout, target.storage)
 
 
 def _unrouted_reason(record: pa.RecordBatch) -> quarantine.Reason:
-    """The reason for a message whose subject no table of a list takes."""
+    """Why a message has no table in a list of tables: the column `subject`, and a sentence.
+    `record`: a batch of this one message."""
     subject = record.column("subject")[0].as_py()
     return "subject", f"No table of the list takes the subject {subject}."
 
@@ -252,10 +277,11 @@ def _unrouted_reason(record: pa.RecordBatch) -> quarantine.Reason:
 
 
 class _OpenedTables:
-    """The tables that a task opens while it writes: those of a template, the default table, and the
-    quarantine. The task that has the first row of a table creates it."""
+    """Opens the tables that a task only learns of when a row needs them: those of a template, the
+    default table, and the quarantine. The task with the first row for a table creates it."""
 
     def __init__(self, target: Target, files: FileWriter) -> None:
+        """`files`: the task's writer of files, which gets to know each table that is opened."""
         self._target = target
         self._files = files
         self._open: set[str] = set()
@@ -272,8 +298,12 @@ class _OpenedTables:
             self._batch = transaction, 0
 
     def rejection(self, name: str) -> ReasonOf | None:
-        """The reason for which a table that values of rows name does not take them; None if it
-        does. Raises TableError if the query has lost its checkpoint."""
+        """Decide whether a table that the values of rows name may get these rows: None if it may,
+        or else a function that says for a row why not.
+
+        A table is checked once, and the answer stays. Raises TableError if the query has lost its
+        checkpoint.
+        """
         if name in self._open or name in self._accepted:
             return None
         if name not in self._rejections:
@@ -282,15 +312,20 @@ class _OpenedTables:
                 return None
             self._rejections[name] = reason
         route, reason = self._target.options.route, self._rejections[name]
-        column = None if route is None else route.values[0].column
+        column = None if route is None else route.values[0].column  # the one to blame
         return lambda _: (column, reason)
 
     def _check_table(self, name: str) -> str | None:
-        """Accept a table that values of rows name, or return why it does not take them."""
+        """Check whether a table that the values of rows name may get these rows: None if it may, or
+        else a sentence that says why not.
+
+        It may not if it has rows of others, or if the batch would create more new tables than the
+        option `maxNewTables` allows.
+        """
         options = self._target.options.of_table(name)
         table = formats.find_table(options.format, options.name)
-        # This batch makes the table, or has made it in an attempt that failed: each attempt has to
-        # take the same rows to the same tables.
+        # A table counts as new if this batch creates it, or has created it in an attempt that
+        # failed, since each attempt has to take the same rows to the same tables.
         is_new = table is None or (self._batch is not None and was_created_for(table, *self._batch))
         if is_new and self._created >= options.max_new_tables:
             return (
@@ -313,16 +348,15 @@ class _OpenedTables:
         return None
 
     def open(self, name: str, schema: pa.Schema | None = None) -> None:
-        """Create the table if there is none, so that its files can be written.
-
-        `schema`: its columns, by default those of the target.
-        """
+        """Open the table of this name, and create it if it does not exist, so that rows can be
+        written into its files. `schema`: its columns, by default those of the target."""
         if name in self._open:
             return
         options = self._target.options.of_table(name)
         columns = schema or self._target.schema
         table = self._accepted.pop(name, None)
         if table is None:
+            # The table remembers for which batch it was created, so that another attempt knows it.
             creator = self._batch or (options.query_name and (options.query_name, 0))
             txn_versions = created_for(*creator) if creator else {}
             table = formats.open_or_create_table(
@@ -332,19 +366,23 @@ class _OpenedTables:
         self._open.add(name)
 
     def open_staging(self, name: str) -> None:
-        """Let dead letters be written under this name, into the staging folder."""
+        """Make the staging folder, from which the driver publishes dead letters, known to the
+        writer of files under this name."""
         if name not in self._open:
             self._files.add_table(name, *self._target.dead_letter_staging)
             self._open.add(name)
 
 
 def _may_take_rows(table: Table, options: LakehouseOptions) -> bool:
-    """Whether a table that values of messages name is the query's, or nobody's yet."""
+    """Whether this query may add rows to a table that only the values of messages name: not to one
+    that others have written, unless the query adopts it (`adopt`). Raises TableError if a query of
+    the same name, but with another checkpoint, has written it."""
     query, name = batch_of_query(), options.query_name
-    if options.adopt or (query is None and name is None):
+    if options.adopt or (query is None and name is None):  # a batch write may add to any table
         return True
     if belongs_to(table, None if query is None else query[0], name):
         return True
+    # In the first batch, the other rows may be of this query before it lost its checkpoint.
     if query is not None and query[1] == 0 and name is not None:
         check_name(table, query[0], name)
     return False

@@ -54,7 +54,8 @@ _DIGEST_BYTES: Final = 32
 
 @dataclass(frozen=True)
 class TaskOutput:
-    """The files that tasks have written, and what else the driver has to know of their rows."""
+    """What the driver has to know of the rows that one task, or several, have written: the files,
+    columns that tables lack, and figures."""
 
     files: tuple[NewFile, ...] = ()
     schema_changes: SchemaChanges = field(default_factory=dict)
@@ -74,7 +75,7 @@ class TaskOutput:
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """A sink task's message to the driver."""
+    """Spark's commit message of a sink task: what the task has written, for the driver."""
 
     writer_id: str
     """The query's id; empty in a batch write."""
@@ -82,7 +83,7 @@ class TaskCommit(WriterCommitMessage):
 
 
 def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
-    """The output of several tasks as one."""
+    """Combine what several tasks have written into one output, for one commit."""
     outputs = tuple(outputs)
     return TaskOutput(
         tuple(file for output in outputs for file in output.files),
@@ -97,26 +98,30 @@ def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
 
 
 def make_secret() -> str:
-    """A secret for one start of a query."""
+    """Make a random secret for one start of a query, with which its tasks seal their reports."""
     return secrets.token_hex(32)
 
 
 def report(output: TaskOutput, secret: str | None) -> pa.RecordBatch:
-    """One row that has nothing but the hidden column with the sealed output."""
+    """The report of a source task that writes files itself: one row with one hidden column, in
+    which its output is sealed with the query's secret. The sink passes it on to the driver."""
     figures = {name: getattr(output, name) for name in _FIGURES}
     row = {**figures, "sealed": _seal(output, _key_of(secret))}
     return pa.RecordBatch.from_pylist([{COLUMN.name: row}], pa.schema([_FIELD]))
 
 
 def observed_figures() -> list[Column]:
-    """Sums of the figures over all reports, for `DataFrame.observe`."""
+    """Sums of rows, quarantined records and left-out messages over all tasks' reports, as columns
+    for `DataFrame.observe`: Spark itself would count reports, not rows."""
     return [F.sum(f"{COLUMN.name}.{name}").alias(name) for name in _FIGURES]
 
 
 def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
-    """The outputs that the rows of a batch report; none in rows of users.
+    """Unseal the outputs of source tasks from rows that are their reports; an empty list for rows
+    that are no reports.
 
-    Raises TableError for a report that no task of this query has sealed.
+    Raises TableError for a report that was not sealed with the query's secret, so that no task of
+    this query has made it.
     """
     if COLUMN.name not in batch.schema.names:
         return []
@@ -125,8 +130,8 @@ def outputs_in(batch: pa.RecordBatch, secret: str | None) -> list[TaskOutput]:
 
 
 def _key_of(secret: str | None) -> bytes:
-    """The key of the seal. Raises TableError for a query without a secret, whose tasks report
-    nothing."""
+    """The key that seals a task's report, from the query's secret. Raises TableError for a query
+    without a secret: its tasks make no reports, so the column comes from the user's rows."""
     if not secret:
         raise TableError(
             f"The column {COLUMN.name} is reserved for jetspark, and this query has no use for it: "
@@ -136,15 +141,16 @@ def _key_of(secret: str | None) -> bytes:
 
 
 def _seal(output: TaskOutput, key: bytes) -> bytes:
-    """Encode an output after the digest that only who has the key can make."""
+    """Encode a task's output as bytes that begin with an HMAC digest, which proves that the output
+    comes from somebody who has the key."""
     files = tuple(map(encode_new_file, output.files))
     content = msgspec.msgpack.encode(replace(output, files=files))
     return hmac.digest(key, content, _DIGEST) + content
 
 
 def _unseal(row: Mapping[str, Any] | None, key: bytes) -> TaskOutput:
-    """Decode the output in a value of the hidden column. Raises TableError if its digest is not one
-    that was made with the key."""
+    """Check and decode a task's output from a value of the hidden column. Raises TableError if its
+    digest was not made with the key, before anything is decoded."""
     sealed = row.get("sealed") if isinstance(row, dict) else None
     sealed = bytes(sealed) if isinstance(sealed, bytes | bytearray) else b""
     digest, content = sealed[:_DIGEST_BYTES], sealed[_DIGEST_BYTES:]

@@ -36,17 +36,21 @@ from jetspark.tables.upserts import remove_staged_files
 
 
 class _Writer:
-    """The base of the batch and the streaming writer: what tasks do."""
+    """What the batch writer and the streaming writer have in common: how a task writes its rows."""
 
     def __init__(self, options: LakehouseOptions, target: Target, *, replace: bool) -> None:
+        """`target`: the tables, ready for rows; `replace`: the rows replace all others, as with
+        mode("overwrite")."""
         self._options = options
         self._target = target
         self._replace = replace
 
     def _write(self, writer_id: str, batches: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task, or pass on the reports of tasks that have written theirs.
+        """Write the rows of one Spark task into new files; returns its message to the driver.
 
-        Raises TableError for a table that no longer exists.
+        If the query's source tasks have written the rows themselves, `batches` are their reports,
+        which are passed on. If the tables have the batch already, nothing is written. `writer_id`:
+        the query's id, "" in a batch write. Raises TableError for a table that no longer exists.
         """
         for target in self._target.by_name.values():
             options = target.options
@@ -67,32 +71,39 @@ class _Writer:
 
 
 class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
-    """df.write; with a transaction id the rows are added once, however often it is attempted."""
+    """The writer of a df.write into a table. With the option `transactionId` the rows are added
+    once, however often the write is attempted; without it each attempt adds them."""
 
     @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task; runs on an executor. Raises ConfigError for a null in a
-        required column."""
+        """Write the rows of one Spark task into new files; runs on an executor. Raises ConfigError
+        for a null in a required column."""
         return self._write("", iterator)
 
     @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the files of all tasks; runs on the driver.
+        """Commit the files of all tasks to their tables; runs on the driver.
 
-        Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
+        Raises PipelineError if a task's message is missing, and the errors of `commit_batch`.
         """
-        files, transaction = _unite_answers(messages)[1].files, self._options.transaction_id
+        _, output = _combine_messages(messages)
+        files, transaction = output.files, self._options.transaction_id
         if transaction is None:
             self._commit_to_each_table(files)
             return
+        # Like batch 0 of a query, whose id is the transaction's. This may have characters that no
+        # subject has, so dead letters get a UUID made of it.
         token = str(uuid5(NAMESPACE_OID, transaction))
-        commits = BatchCommits(self._options, transaction, 0, dead_letter_token=token)
+        commits = BatchCommits(self._options, transaction, batch=0, dead_letter_token=token)
         if not commits.complete():
             commits.commit(files, replaces=self._replace)
 
     def _commit_to_each_table(self, files: Sequence[NewFile]) -> None:
-        """Publish dead letters, and commit the files of each table; the only table is the last
-        one. A second attempt would add the rows again."""
+        """Publish dead letters, and commit the files of a write without a transaction id to their
+        tables. Nothing remembers that, so a second attempt would add the rows again.
+
+        The quarantine and other tables come first; a write's only table, whose name is "", last.
+        """
         options = self._options
         groups = files_by_table(files)
         if options.dead_letter_sink is not None:
@@ -112,7 +123,8 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
             self._commit(options, files_of_only_table)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
-        """Commit files to one table, which remembers no batch."""
+        """Commit files to one table, by appending, replacing or merging its rows as the write says;
+        the table does not remember it, so a repeated call adds the rows again."""
         table = formats.open_table(options.format, options.name)
         if (upsert := options.upsert) is None:
             replaces = self._replace and not self._options.is_quarantine(options)
@@ -128,34 +140,39 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
+    """The writer of a df.writeStream into tables: each of them gets each batch once. It knows the
+    query by its id, which Spark keeps in the checkpoint."""
 
     @names_of_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """Write the rows of a task; runs on an executor.
+        """Write the rows of one Spark task into new files; runs on an executor.
 
-        Raises ConfigError for a null in a required column, TableError for a table that no longer
-        exists.
+        Raises ConfigError for a null in a required column, and TableError for a table that no
+        longer exists.
         """
         return self._write(require_query_id(), iterator)
 
     @names_of_spark()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the files of all tasks; runs on the driver, and again after a failure.
+        """Commit the files that all tasks have written for a batch, each table once; runs on the
+        driver, and again after a failure.
 
-        Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
+        Raises PipelineError if a task's message is missing, SchemaEvolved if the tables have got
+        new columns instead, and the errors of `commit_batch`.
         """
-        query_id, output = _unite_answers(messages)
+        query_id, output = _combine_messages(messages)
         commits = BatchCommits(self._options, query_id, batchId)
         if not commits.complete():
+            # It was complete before the tasks ran, which so have written nothing.
             if self._target.completed_batch is not None:
                 raise table_missing(self._options.name, batchId)
-            self._evolve(output)
+            self._evolve_if_needed(output)
             commits.commit(output.files, output.retries)
 
-    def _evolve(self, output: TaskOutput) -> None:
-        """Give the tables the columns that rows need, and remove the batch's files. Raises
-        SchemaEvolved, unless the rows need none."""
+    def _evolve_if_needed(self, output: TaskOutput) -> None:
+        """If rows of the batch have fields for which tables lack columns, add these columns, remove
+        the batch's files and raise SchemaEvolved, which ends the query so that it is started again
+        with the new columns. Otherwise do nothing."""
         if not output.schema_changes:
             return
         files, tables = files_by_table(output.files), self._target.by_name
@@ -172,8 +189,8 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Nothing to do: readers ignore files without a commit."""
 
 
-def _unite_answers(messages: list[WriterCommitMessage | None]) -> tuple[str, TaskOutput]:
-    """The writer's id and the united output of all tasks. Raises PipelineError if an answer is
-    missing."""
+def _combine_messages(messages: list[WriterCommitMessage | None]) -> tuple[str, TaskOutput]:
+    """Combine the commit messages of all Spark tasks: returns the id of their query ("" in a batch
+    write) and what they have written. Raises PipelineError if a message is missing."""
     commits = collect_task_messages(messages, TaskCommit)
     return commits[0].writer_id, combine(commit.output for commit in commits)
