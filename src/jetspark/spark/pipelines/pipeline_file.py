@@ -29,7 +29,8 @@ _REQUIRED_KEYS = {
 
 @dataclass(frozen=True)
 class PipelineFile:
-    """The contents of a pipeline file."""
+    """A pipeline: sources to read, views in SQL, and sinks, each of which is written by a streaming
+    query. It is what a pipeline file has, read and checked without Spark."""
 
     name: str
     checkpoint: str
@@ -51,13 +52,15 @@ class PipelineFile:
         return f"{self.checkpoint.rstrip('/')}/{sink}"
 
     def stream_of(self, sink: PipelineSink) -> PipelineSource | None:
-        """The source of a table that gets a stream's rows as they are; None for any other sink."""
+        """The stream that a sink writes into its table without a view in between; None for a sink
+        that is no table, or gets its rows in another way."""
         source = self.sources.get(sink.rows)
         return source if source and source.is_plain and sink.table is not None else None
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
-    """Raises ConfigError, which names the file and the line."""
+    """Read and check a pipeline file. `environment`: variables for `${NAME}` in its texts. Raises
+    ConfigError, which names the file and the line."""
     path = Path(path)
     file = TomlTable.read(path, environment)
     file.check_keys(_KEYS)
@@ -90,7 +93,8 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
 
 
 def _read_view(view: TomlTable, sources: Mapping[str, PipelineSource]) -> str:
-    """Read the SQL of a view."""
+    """Read the SQL of a view from its table in the pipeline file. Raises ConfigError, also if a
+    source has the view's name."""
     view.check_keys({"sql": str})
     if "sql" not in view.keys:
         view.fail(None, "sql is missing: the SELECT that makes the view.")

@@ -56,7 +56,8 @@ _STREAM_OPTIONS = (
 
 @dataclass(frozen=True)
 class PipelineSink:
-    """A sink, with a query and a checkpoint of its own."""
+    """A sink of a pipeline: what to write, and where. It has a streaming query and a checkpoint of
+    its own."""
 
     rows: str
     """The source or view to write."""
@@ -79,9 +80,10 @@ class PipelineSink:
 def read_sink(
     sink: TomlTable, sources: Mapping[str, PipelineSource], views: Collection[str], pipeline: str
 ) -> PipelineSink:
-    """Read a sink of the pipeline of this name. Raises ConfigError."""
+    """Read a sink from its table in a pipeline file. `sources`, `views`: those of the file;
+    `pipeline`: its name. Raises ConfigError."""
     row_names = [*sources, *views]
-    rows = sink.take_text("from", row_names[-1])
+    rows = sink.take_text("from", row_names[-1])  # by default the last view, or the last source
     if rows not in row_names:
         hint = did_you_mean_or_list(rows, row_names)
         sink.fail("from", f"there is no source or view {rows!r}{hint}")
@@ -99,7 +101,9 @@ def read_sink(
         sink.fail(TABLES, "tables is for jetspark-delta and jetspark-iceberg.")
     if format_ != JETSTREAM:
         options = sink.options_of_spark(_KEYS)
-        return PipelineSink(rows, format_, options, None, mode, tuple(partition_by))
+        return PipelineSink(
+            rows, format_, options, parsed=None, mode=mode, partition_by=tuple(partition_by)
+        )
     options = sink.options(_STREAM_OPTIONS, _KEYS)
     with sink.blaming():
         parsed = parse_sink_options(options).for_streaming()
@@ -110,7 +114,8 @@ def read_sink(
 
 
 def _read_format(sink: TomlTable) -> str:
-    """Take Spark's name of the format."""
+    """Read the key `format` of a sink, Spark's name of a format. Raises ConfigError for a format of
+    plain files, and for a checkpoint, which the file has only once, at its top."""
     if "format" not in sink.keys:
         sink.fail(
             None,
@@ -132,7 +137,8 @@ def _read_format(sink: TomlTable) -> str:
 
 
 def _read_mode(sink: TomlTable, format_: str) -> str:
-    """Take Spark's output mode."""
+    """Read the key `mode` of a sink, Spark's output mode, by default append. Raises ConfigError for
+    a mode that the format does not have."""
     mode = sink.take_text("mode", "append")
     if mode not in _MODES:
         sink.fail("mode", f"mode is {', '.join(_MODES)}, not {mode!r}.")
@@ -146,7 +152,8 @@ def _read_mode(sink: TomlTable, format_: str) -> str:
 
 
 def check_sinks_apart(key_lines: KeyLines, sinks: Mapping[str, PipelineSink]) -> None:
-    """Raise ConfigError for two queries with one table, or one writer's name."""
+    """Raise ConfigError if two sinks of a pipeline would write into one table's folder, or into one
+    stream under one writer's name. `key_lines`: where the file has its keys."""
     for (earlier_name, earlier), (name, sink) in combinations(sinks.items(), 2):
         if _share_table(earlier, sink):
             key, shared = "path", "this path, or one inside or around it,"
@@ -160,7 +167,8 @@ def check_sinks_apart(key_lines: KeyLines, sinks: Mapping[str, PipelineSink]) ->
 
 
 def _share_table(earlier: PipelineSink, sink: PipelineSink) -> bool:
-    """Whether two sinks write into one folder. A table of a catalog may have several writers."""
+    """Whether two sinks write into the same folder, or one inside the other's folder. Tables of a
+    catalog do not count, since these may have several writers."""
     names = [
         [table.options.name for table in of.table.tables] or [of.table.name]
         for of in (earlier, sink)
@@ -172,7 +180,8 @@ def _share_table(earlier: PipelineSink, sink: PipelineSink) -> bool:
 
 
 def _share_writer_name(earlier: PipelineSink, sink: PipelineSink) -> bool:
-    """Whether two sinks write exactly once into one stream, under one name."""
+    """Whether two sinks write exactly once into the same stream under the same writer's name, so
+    that each would take the other's batches for its own."""
     first, second = earlier.parsed, sink.parsed
     if not isinstance(first, SinkOptions) or not isinstance(second, SinkOptions):
         return False
@@ -189,7 +198,7 @@ def _share_writer_name(earlier: PipelineSink, sink: PipelineSink) -> bool:
 
 @dataclass(frozen=True)
 class _TableSinkReader:
-    """Reads a sink that is a Delta or Iceberg table, or a list of these."""
+    """Reads from a pipeline file a sink that is a Delta or Iceberg table, or a list of these."""
 
     sink: TomlTable
     format: Format
@@ -204,7 +213,9 @@ class _TableSinkReader:
     def read(
         self, rows: str, spark_format: str, writer_name: str, partition_by: list[str]
     ) -> PipelineSink:
-        """Read the sink. `writer_name`: the name of its query in the table, by default."""
+        """Read the sink. `rows`: the source or view that it writes; `spark_format`: as the file has
+        it; `writer_name`: the default for the name under which its query writes to the table.
+        Raises ConfigError."""
         sink, source = self.sink, self.source
         if "adopt" in sink.keys:
             sink.fail("adopt", "give jetspark run --adopt once in place of adopt.")
@@ -231,18 +242,25 @@ class _TableSinkReader:
         with sink.blaming():
             parsed = parse_lakehouse_options(self.format, options).for_streaming()
         self._check(parsed)
-        for key in deriving if tables is not None else ():
+        for key in deriving if tables is not None else ():  # fails for the first one
             sink.fail(key, f"write {key} in each of the list's tables.")
         derived = self._derive(deriving) if deriving else {}
         if (plain := self._plain_source) and DAY in partition_by and DAY not in plain.columns:
             derived = {DAY: day_of("timestamp"), **derived}
         return PipelineSink(
-            rows, spark_format, options, parsed, "append", tuple(partition_by), derived
+            rows,
+            spark_format,
+            options,
+            parsed,
+            mode="append",
+            partition_by=tuple(partition_by),
+            derived=derived,
         )
 
     def _check(self, table: LakehouseOptions) -> None:
-        """Fail for a quarantine or an evolution of a table whose rows have no fields, or no
-        versions of their schema."""
+        """Raise ConfigError for a table with a quarantine whose source does not decode payloads, so
+        that no record is rejected; and for a table that is to evolve, if its payloads cannot get
+        new fields."""
         source = self._plain_source
         without_fields = source is not None and not source.has_fields
         if table.quarantine is not None and without_fields and not table.tables:
@@ -258,7 +276,9 @@ class _TableSinkReader:
                     check_versions(self.source.parsed)
 
     def _derive(self, deriving: Mapping[str, Any]) -> dict[str, RowExpression]:
-        """The columns that are derived from those of a stream's rows."""
+        """Read the derived columns of the table from `deriving`, its keys `derive` and
+        `rescued_data_column`. Raises ConfigError if its rows come from a view: there SQL can have
+        these columns."""
         source, key = self._plain_source, next(iter(deriving))
         if source is None or source.parsed is None:
             self.sink.fail(
@@ -272,9 +292,11 @@ class _TableSinkReader:
     def _read_list(
         self, tables: Any, shared: Mapping[str, str], partition_by: list[str]
     ) -> dict[str, str]:
-        """Read a list of tables as the option `tables`.
+        """Read the key `tables` of the sink, a list of tables by which the messages of a stream are
+        divided; returns it as an option of the sink.
 
-        `shared`: the options of all of them; `partition_by`: of those that do not say it.
+        `tables`: its value; `shared`: options of all of the tables; `partition_by`: the partitions
+        of those that have none of their own. Raises ConfigError.
         """
         sink, source = self.sink, self._plain_source
         name = ".".join(sink.key_path)

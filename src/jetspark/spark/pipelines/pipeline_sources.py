@@ -20,7 +20,8 @@ _OPTIONS = (*parsers_of(SourceScope), *parsers_of(PayloadScope), *parsers_of(Con
 
 @dataclass(frozen=True)
 class PipelineSource:
-    """A source, which SQL knows under its name in the file."""
+    """A source of a pipeline: a stream, a bucket, or something else that Spark reads. SQL finds it
+    by its name in the file."""
 
     format: str
     """Spark's name of the format."""
@@ -47,14 +48,15 @@ class PipelineSource:
 
     @property
     def is_plain(self) -> bool:
-        """Whether this is a stream of which Spark passes on every row, with its payload parsed."""
+        """Whether this is a stream whose rows can go into a table as they are read, without a
+        query of Spark in between: no bucket, not static, and without a watermark."""
         if self.parsed is None or self.static or self.watermark:
             return False
         return self.parsed.bucket is None
 
 
 def read_source(source: TomlTable) -> PipelineSource:
-    """Read a source. Raises ConfigError."""
+    """Read a source from its table in a pipeline file. Raises ConfigError."""
     format_ = source.take_text("format", JETSTREAM)
     watermark = source.take("watermark")
     if watermark is not None:
@@ -74,7 +76,8 @@ def read_source(source: TomlTable) -> PipelineSource:
 def _read_stream_source(
     source: TomlTable, watermark: tuple[str, str] | None, *, static: bool
 ) -> PipelineSource:
-    """Read the options of a stream or a bucket. Raises ConfigError."""
+    """Read a source that is a stream or a bucket, from its table in a pipeline file. Raises
+    ConfigError."""
     ddl = source.take("json_schema")
     options = source.options(_OPTIONS, _KEYS)
     if ddl is not None:

@@ -56,9 +56,12 @@ def read_derived_columns(
     ddl: str | None,
     timestamps: Sequence[str] = (),
 ) -> dict[str, RowExpression]:
-    """The columns that the keys `deriving` of a table add to `columns`, those of the rows.
+    """Read the derived columns of a table in a pipeline file: their names, and the expressions for
+    their values.
 
-    `ddl`: the schema of JSON payloads; `timestamps`: the fields of other payloads that are times.
+    `deriving`: the keys `derive` and `rescued_data_column`, taken out of `table`; `columns`: those
+    that the rows have without them; `ddl`: the schema of JSON payloads; `timestamps`: the columns
+    that are timestamps, for payloads that are not JSON. Raises ConfigError.
     """
     items, rescued = deriving.get("derive", []), None
     if not is_list_of_texts(items):
@@ -70,7 +73,7 @@ def read_derived_columns(
 
 
 def tables_overlap(first: TableName, second: TableName) -> bool:
-    """Whether two tables are the same, or one is in the other's folder."""
+    """Whether two tables are the same, or one lies in the other's folder."""
     if first.path is None or second.path is None:
         return str(first) == str(second)
     first_folder, second_folder = f"{first.path.rstrip('/')}/", f"{second.path.rstrip('/')}/"
@@ -88,14 +91,17 @@ def read_table_list(
     columns: Sequence[str],
     partition_by: list[str],
 ) -> dict[str, str]:
-    """Read the list of tables of a sink as the option `tables`.
+    """Read the list of tables of a sink, among which the messages of a stream are divided; returns
+    it as the option `tables`.
 
-    `shared`: the options of all of them, by their names in Spark; `columns`: of the source;
-    `partition_by`: of the tables that do not say it.
+    `tables`: the keys of each; `shared`: options of all of them, by their names in Spark;
+    `columns`: those of the source; `partition_by`: the partitions of tables that have none of their
+    own. Raises ConfigError.
     """
     for key in _OPTIONS_OF_EACH_TABLE:
         if key in sink.keys:
             sink.fail(key, f"write {key} in each of the list's tables.")
+    # Subjects tell the tables apart; a quarantine has the whole message.
     quarantines = "quarantine" in sink.keys
     for column in MESSAGE if quarantines else ("subject",):
         if column not in columns:
@@ -122,7 +128,7 @@ def read_table_list(
 
 @dataclass(frozen=True)
 class _ListedTableReader:
-    """Reads one table of a list."""
+    """Reads one table of a sink's list of tables from a pipeline file."""
 
     table: TomlTable
     format: Format
@@ -132,7 +138,8 @@ class _ListedTableReader:
     """The columns of the source."""
 
     def read(self, sink: str) -> tuple[ListedTable, RoutedTable]:
-        """Read the table, as the list has it and parsed. `sink`: the list's name in the file."""
+        """Read the table; returns it twice: as it is stored in the option `tables`, and parsed.
+        `sink`: the path of the sink in the file, for messages. Raises ConfigError."""
         table = self.table
         subjects = self._read_subjects()
         ddl = table.take("json_schema")
@@ -164,7 +171,8 @@ class _ListedTableReader:
             return listed, self._parse(listed, columns)
 
     def _parse(self, listed: ListedTable, columns: Sequence[str]) -> RoutedTable:
-        """Parse the table, and check that it can be one of a list. `columns`: of its rows."""
+        """Parse the options of the table, and check that it can be one of a list. `columns`: those
+        of its rows. Raises ConfigError."""
         table = listed.parse(self.format, self.shared)
         options = table.options.for_streaming()
         if options.route is not None:
@@ -182,7 +190,8 @@ class _ListedTableReader:
         return table
 
     def _read_subjects(self) -> tuple[str, ...]:
-        """Take the patterns for the subjects of the table's messages."""
+        """Read the key `subjects`: patterns for the subjects of the messages that the table gets.
+        Raises ConfigError if it is missing or invalid."""
         subjects = self.table.take("subjects")
         if not is_list_of_texts(subjects) or not subjects:
             self.table.fail("subjects", 'subjects is missing or no list: ["orders.>"].')
@@ -193,7 +202,8 @@ class _ListedTableReader:
         return patterns
 
     def _read_field_names(self, *, has_schema: bool) -> FieldNames:
-        """Take the columns of the payloads' fields, as `rename` says."""
+        """Read the key `rename`, by which fields of payloads have columns of other names; without
+        it they have their own. Raises ConfigError if payloads have no schema."""
         rename = self.table.take("rename")
         if rename is None:
             return FieldNames()
@@ -206,7 +216,8 @@ class _ListedTableReader:
             return FieldNames(parse_renames(named("rename"), text))
 
     def _evolves(self, ddl: str | None) -> bool:
-        """Whether the table, whose payloads have this schema, gets columns for new fields."""
+        """Whether new fields of payloads become columns of the table: as its key `evolve` says, or
+        that of the whole list. Never without a schema of payloads (`ddl`)."""
         evolves = self.table.check_bool("evolve")
         if evolves and ddl is None:
             self.table.fail("evolve", "evolve goes with json_schema.")
@@ -215,8 +226,11 @@ class _ListedTableReader:
         return evolves and ddl is not None
 
     def _read_partitions(self, columns: list[str], derived: dict[str, RowExpression]) -> list[str]:
-        """Take the columns and transforms to partition by. Adds the column `day`, which they may
-        name without a definition, to the columns of the rows, and to the derived ones."""
+        """Read the key `partition_by`: columns, and transforms such as `day(time)`.
+
+        It may name `day`, the day of the message, although no column has this name: then `day` is
+        added to `columns`, those of the rows, and to the `derived` ones, too.
+        """
         partition_by = self.table.take_texts("partition_by", PARTITIONS_EXAMPLE)
         partition_columns = [PartitionBy.parse(text).column for text in partition_by]
         if DAY not in columns and "timestamp" in self.columns:
@@ -235,7 +249,8 @@ class _ListedTableReader:
 def _check_tables_apart(
     earlier_entry: TomlTable, earlier: RoutedTable, entry: TomlTable, table: RoutedTable
 ) -> None:
-    """Fail for two tables of a list with common subjects, or one inside the other's folder."""
+    """Raise ConfigError if two tables of a list would get the same messages, since their subjects
+    overlap, or if one lies in the other's folder. `entry`: where the file has the later one."""
     line = entry.key_lines.line(earlier_entry.key_path)
     for earlier_subject, subject in product(earlier.subjects, table.subjects):
         if subjects_overlap(earlier_subject, subject):

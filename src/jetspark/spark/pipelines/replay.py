@@ -42,7 +42,8 @@ _WILDCARDS = frozenset("*?[{")
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """A table, its stream, and the options of the write."""
+    """A batch write that publishes the rows of a table as messages of a stream: which rows, with
+    which subjects and payloads. `check` needs no Spark, `run` publishes."""
 
     table: str
     """Folder or URI of the table."""
@@ -66,7 +67,8 @@ class Replay:
     """The column in whose order messages are published, one after the other."""
 
     def check(self) -> None:
-        """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        """Check the table's name and options as far as possible before Spark is started. Raises
+        ConfigError."""
         if (folder := local_path(self.table)) is not None:
             path_of("table", folder)
         own = lakehouse_format(self._format)
@@ -88,7 +90,8 @@ class Replay:
 
     @property
     def _format(self) -> str:
-        """Spark's name of the format: by default that of the table in the folder, or parquet."""
+        """Spark's name of the table's format: as given, or else that of the table that exists in
+        the folder, or else parquet."""
         if self.format is None:
             if parse_catalog_name(self.table) is not None:
                 return PREFIX + Format.ICEBERG
@@ -100,7 +103,8 @@ class Replay:
 
     @property
     def _reader_options(self) -> dict[str, str]:
-        """Options of spark.read, with the table's name. Raises ConfigError."""
+        """The options with which spark.read reads the table: its path, or its catalog and name, and
+        those of the user. Raises ConfigError."""
         is_iceberg = self._format == PREFIX + Format.ICEBERG
         name = parse_catalog_name(self.table) if is_iceberg else None
         if name is None:
@@ -108,7 +112,9 @@ class Replay:
         return {"catalog": name[0], "table": name[1], **self.table_options}
 
     def already(self) -> int | None:
-        """Number of rows of this transaction if it was published before; else None."""
+        """Ask the stream whether an earlier run has published all rows already: returns their
+        number, or None if not, or if the option `transactionId` is not set, so that nothing
+        tells."""
         options = parse_sink_options(self.options).for_batch()
         if options.transaction_id is None:
             return None
@@ -118,10 +124,11 @@ class Replay:
             options.transaction_id,
             timeout=options.publish_timeout,
         )
-        return writer.stored(0)
+        return writer.stored(0)  # a batch write is batch 0 of its transaction
 
     def run(self, spark: SparkSession) -> int:
-        """Publish all rows; returns their number. Raises ConfigError, PipelineError."""
+        """Publish the rows of the table as messages; returns their number. Raises ConfigError, and
+        PipelineError."""
         register_formats(spark)
         seen = Observation()
         try:
@@ -133,7 +140,8 @@ class Replay:
             raise explain(error) from error
 
     def messages(self, table: DataFrame) -> DataFrame:
-        """Make the rows of the sink, with payloads and subjects, from those of the table."""
+        """Turn rows of the table into messages, as rows for format jetstream: payload, and if there
+        are any, subject, headers and message id. Raises ConfigError."""
         if self.where is not None:
             condition = self.where
             table = _run("rows", condition, lambda: table.where(condition))
@@ -158,8 +166,9 @@ class Replay:
         return table.select(*columns)
 
     def _payload(self, table: DataFrame) -> Column:
-        """The payload of each message: `data` if given, the column of this name, or JSON of the
-        row's own columns. Raises ConfigError if there is none."""
+        """The payload of each row's message: the expression `data`, or else the column `data`, or
+        else JSON of all columns that are no metadata of a message. Raises ConfigError if there is
+        no such column."""
         if self.data is not None:
             return _expression(table, "data", self.data)
         if "data" in table.columns:
@@ -172,12 +181,13 @@ class Replay:
         json = F.to_json(F.struct(*(F.col(f"`{name}`") for name in own)), _WITH_MICROSECONDS)
         if CORRUPT not in table.columns:
             return json
-        # What did not decode is published unchanged.
+        # A payload that could not be decoded when it was read is published as it was.
         return F.coalesce(F.col(CORRUPT), json)
 
     def _headers(self, table: DataFrame, payload: Column) -> Column:
-        """The headers of each message; without that of its compression where the payload is a text,
-        since only bytes that were read unchanged are still compressed."""
+        """The headers of each row's message, from the column `headers`. Where the payload is a text
+        they do not have Content-Encoding, since only bytes that are still as they were read may be
+        compressed."""
         headers, compression = F.col("headers"), "content-encoding"
         if isinstance(table.schema["headers"].dataType, MapType):
             without = F.map_filter(headers, lambda key, _: F.lower(key) != compression)
@@ -186,15 +196,18 @@ class Replay:
         return F.when(self._is_text(table, payload), without).otherwise(headers).alias("headers")
 
     def _is_text(self, table: DataFrame, payload: Column) -> Column:
-        """Whether each payload is a text, and not bytes as they were in a message."""
+        """A boolean column: whether a row's payload is a text, and not bytes as they were read from
+        a message."""
         types = {column.name: column.dataType for column in table.schema}
+        # Then the payload is the bytes that could not be decoded, if there are any, or else JSON.
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()
         return F.lit(table.select(payload).schema[0].dataType == StringType())
 
 
 def _expression(table: DataFrame, option: str, sql: str) -> Column:
-    """Parse an expression over the table's columns. Raises ConfigError, which names the option."""
+    """Parse a SQL expression over the columns of a table. `option`: the option that has it, which a
+    ConfigError names."""
 
     def parse() -> Column:
         column = F.expr(sql)
@@ -205,7 +218,8 @@ def _expression(table: DataFrame, option: str, sql: str) -> Column:
 
 
 def _run(option: str, sql: str, action: Callable[[], T]) -> T:
-    """Return the result of an action with some SQL. Raises ConfigError, which names the option."""
+    """Return the result of `action`, which lets Spark parse `sql`. An error of Spark becomes a
+    ConfigError that names the option and has no position in the SQL."""
     try:
         return action()
     except PySparkException as error:

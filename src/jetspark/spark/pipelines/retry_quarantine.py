@@ -43,7 +43,7 @@ Key: TypeAlias = tuple[str, int, datetime]
 
 @dataclass(frozen=True)
 class ReprocessResult:
-    """Counts of the records of a quarantine."""
+    """What became of the records of a quarantine when they were decoded again."""
 
     added: int
     already_present: int
@@ -52,8 +52,8 @@ class ReprocessResult:
 
 
 def check_records(options: LakehouseOptions) -> None:
-    """Check that the quarantine exists, and the table if it is not created by its first row. Raises
-    ConfigError."""
+    """Check that the quarantine is a table that exists, and so does the query's table. A table of a
+    list or a template is created by its first row, so it need not exist. Raises ConfigError."""
     assert options.quarantine is not None  # noqa: S101
     if (sink := options.dead_letter_sink) is not None:
         raise ConfigError(
@@ -68,9 +68,12 @@ def check_records(options: LakehouseOptions) -> None:
 
 
 def as_written(options: LakehouseOptions) -> LakehouseOptions:
-    """The options with the keys, the order and the history by which the table's query writes it,
-    since records that become rows are rows like the others. Raises ConfigError for a table that is
-    written in another way than the options say."""
+    """Complete the options of a table by how its query writes it (its keys, their order, with or
+    without a history), as the table itself describes it: records that become rows are merged in the
+    same way as its other rows.
+
+    Raises ConfigError if the options have keys, but not those. Options of several tables stay.
+    """
     if not options.has_one_table:
         return options
     table = find_table(options.format, options.name)
@@ -84,7 +87,8 @@ def as_written(options: LakehouseOptions) -> LakehouseOptions:
 
 
 def _check_written_as(options: LakehouseOptions, description: Mapping[str, Any]) -> None:
-    """Raise ConfigError unless the options write a table as its description says."""
+    """Raise ConfigError unless the options write a table by the keys, the order and the history
+    with which its query does. `description`: these options, as the table has them."""
     if {name: getattr(options, name) for name in description} != description:
         raise ConfigError(
             f"The rows of {options.name} replace others by their keys: give the options of the "
@@ -94,10 +98,12 @@ def _check_written_as(options: LakehouseOptions, description: Mapping[str, Any])
 
 
 def reprocess(options: LakehouseOptions, source: SourceOptions, spec: RowSpec) -> ReprocessResult:
-    """Add the records that are rows now to their tables; again after a kill.
+    """Decode the records of a quarantine again: those that are rows now are added to their tables,
+    each once, and leave the quarantine; the others get their new reasons.
 
-    `source`, `spec`: how messages become rows. Raises as `check_records`; ConfigError for a table
-    whose rows replace others without an order; TableError if somebody else does the same.
+    A run that was killed is completed by the next one. `source`, `spec`: how messages become rows.
+    Raises as `check_records`; ConfigError for a table whose rows replace others without an order;
+    TableError if somebody else reprocesses the same records.
     """
     check_records(options)
     options = as_written(options)
@@ -111,9 +117,16 @@ def reprocess(options: LakehouseOptions, source: SourceOptions, spec: RowSpec) -
 
 
 class _Attempt:
-    """One pass over the records; another one follows if the tables get columns."""
+    """Reprocesses all records of a quarantine once, as one numbered run. If tables get new columns
+    for them, it ends with SchemaEvolved, and another attempt follows.
+
+    Transaction versions show how far a run has got: in the quarantine the number of the last run
+    that has begun, and of the last that has ended; in each table the last run that has added rows.
+    """
 
     def __init__(self, target: Target, builders: Sequence[RowBuilder]) -> None:
+        """`target`: the tables that get rows; `builders`: for each table, decodes messages. Raises
+        ConfigError if the quarantine is no table of records, or its rows could not be ordered."""
         options = target.options
         assert options.quarantine is not None  # noqa: S101
         records = options.of_table(options.quarantine)
@@ -132,13 +145,15 @@ class _Attempt:
                 option="keys",
             )
         self._records.check_txn_versions_retained()
-        # A list may be changed, too, before a run that was killed is repeated.
+        # The ids of the transaction versions. All tables of a list have one, since its tables may
+        # be others when a run that was killed is repeated.
         destination = "a list" if options.tables else options.name
         self._begun_id = f"jetspark.retry.begun.{destination}"
         self._ended_id = f"jetspark.retry.ended.{destination}"
         self._table_id = f"jetspark.retry.{records.name}"
         """The transaction id in the tables that get the rows."""
         begun = self._records.txn_version(self._begun_id) or 0
+        # The last run may have added rows whose records are still in the quarantine.
         self._was_killed = begun > (self._records.txn_version(self._ended_id) or 0)
         self._run_number = begun + 1
         self._seen_versions: dict[str, int | None] = {}
@@ -156,17 +171,23 @@ class _Attempt:
         """Remaining records that have another reason now."""
 
     def run(self) -> ReprocessResult:
-        """Add the rows to the tables, and remove their records from the quarantine. Raises
-        SchemaEvolved if the tables have got columns, so that nothing was added."""
-        self._commit(self._records, self._begun_id, self._run_number - 1, ())
-        self._records.refresh()  # what is read now is what others saw when this run began
-        with TaskFiles(self._target, select_rows=self._admit, on_rejected=self._leave) as files:
+        """Decode the records, add those that are rows now to their tables, and then remove them
+        from the quarantine. Raises SchemaEvolved if tables have got new columns for the rows; then
+        no row was added."""
+        self._commit(self._records, self._begun_id, seen=self._run_number - 1, files=())
+        # Records are read only now: if another run begins from here on, this one stops.
+        self._records.refresh()
+        with TaskFiles(
+            self._target, select_rows=self._select_new_rows, on_rejected=self._keep_rejected
+        ) as files:
             for batch in self._read_records():
                 self._write(batch, files)
             output = files.close()
         if output.schema_changes:
-            if not self._was_killed:  # nothing was added, which the next attempt need not prove
-                self._commit(self._records, self._ended_id, self._run_number - 1, ())
+            # No row was added, so this run has ended, and the next attempt need not search the
+            # tables for its rows; but for those of a run that was killed before it has to.
+            if not self._was_killed:
+                self._commit(self._records, self._ended_id, seen=self._run_number - 1, files=())
             tables = {name: target.options for name, target in self._target.by_name.items()}
             evolve_tables(tables, output.schema_changes)
         self._add(output.files)
@@ -176,30 +197,36 @@ class _Attempt:
         )
 
     def _read_records(self) -> Iterator[pa.RecordBatch]:
-        """Read the quarantine in batches that are small enough to decode."""
-        for scan_task in self._records.scan_tasks(quarantine.SCHEMA.names, None, 1):
+        """Read all records of the quarantine, in batches that are small enough to decode."""
+        scan_tasks = self._records.scan_tasks(quarantine.SCHEMA.names, prune=None, at_least=1)
+        for scan_task in scan_tasks:
             for batch in scan_task.batches():
                 for start in range(0, batch.num_rows, _RECORDS_PER_BATCH):
                     yield batch.slice(start, _RECORDS_PER_BATCH)
 
     def _write(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
-        """Decode records anew, and write those that are rows now."""
+        """Decode a batch of records again, and write those that are rows now into new files;
+        rejected ones come to `_keep_rejected`."""
         self._reasons.update(zip(_keys(batch), _reasons(batch), strict=True))
         if self._target.options.has_one_table:
-            # A row in the table is there, whatever becomes of the record now.
+            # If a run that was killed has added the record's row, the record leaves the quarantine,
+            # even if it would be rejected now.
             batch = self._drop_added("", batch)
         messages = batch.select(quarantine.MESSAGE)
         for table_index, rows in build_rows(self._builders, self._target.options.tables, messages):
             files.write(rows, table_index)
 
-    def _admit(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Select the rows that are to be added to a table, or to the default one in its place."""
+    def _select_new_rows(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Select the rows that a table does not have yet, to be written; their records will leave
+        the quarantine. `table`: the name of the table that the rows name, although they may go to
+        the default table in its place."""
         rows = self._drop_added(table, rows)
         self._settled.update(_keys(rows))
         return rows
 
-    def _leave(self, rejected: pa.RecordBatch, reason_of: ReasonOf) -> None:
-        """Leave rejected records in the quarantine, with the reasons that they have now."""
+    def _keep_rejected(self, rejected: pa.RecordBatch, reason_of: ReasonOf) -> None:
+        """Keep records that are rejected again in the quarantine, and remember those that have
+        another reason than before. `reason_of`: says why a record is rejected."""
         records = quarantine.quarantine_rows(rejected, reason_of)
         has_new_reason = []
         for key, reason in zip(_keys(records), _reasons(records), strict=True):
@@ -210,8 +237,11 @@ class _Attempt:
     # -- what the tables have ----------------------------------------------------------------
 
     def _drop_added(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Leave out rows that a run which was killed has added to the table, and those that come
-        twice."""
+        """Drop rows that need not be added to a table: those that a run which was killed has added,
+        and further rows of one message. The records of the former count as settled.
+
+        `table`: its name, "" for a query's only table.
+        """
         in_table = self._keys_in(table)
         known_keys = set(self._settled)
         is_new = []
@@ -224,21 +254,31 @@ class _Attempt:
         return rows.filter(pa.array(is_new, pa.bool_()))
 
     def _keys_in(self, table: str) -> frozenset[Key]:
-        """Keys of the records that a table has, or the default one in its place; in a list that any
-        of its tables has, since a list that was changed may give them to another one."""
+        """The keys (stream, sequence, time) of quarantined records whose rows a table has already,
+        from a run that was killed.
+
+        `table`: the table that the records name; "" for a query's only table. Their rows may also
+        be in the default table. In a list of tables they may be in any of them, since the list may
+        have been changed after that run, so the answer is the same for all.
+        """
         options = self._target.options
         if options.tables:
-            table = ""
+            table = ""  # one answer for all
         if table not in self._keys_in_tables:
             names = [str(routed.options.name) for routed in options.tables]
             names += [name for name in (table, options.default_table) if name]
+            # Without a name it is the query's only table, which `of_table` knows as "".
             keys = [self._find_keys(options.of_table(name)) for name in names or [""]]
             self._keys_in_tables[table] = frozenset().union(*keys)
         return self._keys_in_tables[table]
 
     def _find_keys(self, options: LakehouseOptions) -> frozenset[Key]:
-        """Keys of the records that a table has, if a run was killed; notes the table's transaction
-        version."""
+        """Search one table for the rows of quarantined records; returns the records' keys.
+
+        Only a run that was killed leaves such rows, so otherwise there are none and the table is
+        not read. Also remembers the number of the last run that has added rows to the table, so
+        that `_commit` notices another run that does so meanwhile.
+        """
         table = find_table(options.format, options.name)
         version = None if table is None else table.txn_version(self._table_id)
         self._seen_versions[str(options.name)] = version
@@ -250,13 +290,15 @@ class _Attempt:
 
     @cached_property
     def _all_keys(self) -> frozenset[Key]:
-        """Keys of all records in the quarantine."""
+        """The keys (stream, sequence, time) of all records in the quarantine."""
         return frozenset(_read_keys(self._records))
 
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
-        """Commit the files with new rows to their tables."""
+        """Commit the files with new rows to their tables, one commit for each. Raises ConfigError,
+        before the first one, for a table that its query writes in another way; and TableError if
+        another run has begun."""
         of_table = self._target.options.of_table
         groups = [(of_table(name), group) for name, group in files_by_table(files).items()]
         for options, _ in groups:
@@ -269,7 +311,8 @@ class _Attempt:
             if self._records.txn_version(self._begun_id) != self._run_number:
                 raise self._concurrent_run()
             seen = self._seen_versions.get(str(options.name))
-            self._commit(table, self._table_id, seen, group, options.upsert or append)
+            change = options.upsert or append
+            self._commit(table, self._table_id, seen=seen, files=group, change=change)
             if options.upsert is not None:
                 remove_staged_files(table.storage, group)
 
@@ -281,8 +324,11 @@ class _Attempt:
         files: Sequence[NewFile],
         change: Callable[[Table, Sequence[NewFile], TxnVersions], None] = append,
     ) -> None:
-        """Commit a change, and the number of this run as a transaction version. `seen`: the version
-        that this run has found; raises TableError if somebody else has set it since."""
+        """Commit files to a table together with the number of this run, as a transaction version.
+
+        `txn_id`: the name of that version; `seen`: its value when this run read it, None or 0 if it
+        had none. Raises TableError if another run has set it since. `change`: adds the files.
+        """
 
         def change_if_unchanged(
             table: Table, files: Sequence[NewFile], txn_versions: TxnVersions
@@ -294,8 +340,12 @@ class _Attempt:
         commit_files(table, files, change_if_unchanged)
 
     def _clean_up(self) -> None:
-        """Remove the records that have become rows, and note that this run has ended."""
-        # Which table another record went to, in the run that was killed, is not known.
+        """Change the quarantine in one commit: remove records whose rows are in tables, give others
+        their new reasons, and mark this run as ended. Raises TableError if another run has begun.
+        """
+        # A run that was killed may have added a record to another table than the record names now,
+        # where it was not searched for. While such records may remain, the run is not marked as
+        # ended, so that the next one searches again.
         has_ended = (
             not self._was_killed or self._target.options.has_one_table or not self._remaining
         )
@@ -309,8 +359,12 @@ class _Attempt:
         commit_files(self._records, (), change)
 
     def _changes(self, existing: frozenset[Key]) -> Changes:
-        """Changes of the quarantine: records to remove, and new reasons. `existing`: keys of its
-        records; a merge would add others."""
+        """The changes to merge into the quarantine: records to remove, and records with another
+        reason.
+
+        `existing`: the keys of the records that it has now. Others are left out, since the merge
+        would add records that somebody has removed meanwhile.
+        """
         schema = quarantine.SCHEMA
         deleted = [dict(zip(_KEY, key, strict=True)) for key in self._settled & existing]
         tables = [pa.Table.from_pylist(deleted, schema)]
@@ -319,10 +373,11 @@ class _Attempt:
             tables.append(pa.Table.from_batches([batch.filter(mask)]))
         rows = pa.concat_tables(tables)
         is_deleted = pa.array([row < len(deleted) for row in range(rows.num_rows)], pa.bool_())
-        return Changes(rows, pa.chunked_array([is_deleted]), _KEY, None)
+        return Changes(rows, pa.chunked_array([is_deleted]), keys=_KEY, sequence_by=None)
 
     def _concurrent_run(self) -> TableError:
-        """The error where another run has changed the tables since this one began."""
+        """The error for a run that finds that another run has begun, or has changed a table, since
+        it began itself."""
         return TableError(
             f"Another run reprocesses the records of {self._records.name} at the same time: let it "
             "end, and run this again."
@@ -330,18 +385,19 @@ class _Attempt:
 
 
 def _read_keys(table: Table, prune: str | None = None) -> Iterator[Key]:
-    """Read the keys of a table's rows; `prune`: leaves out files by this condition."""
-    for scan_task in table.scan_tasks(_KEY, prune, 1):
+    """Read the keys (stream, sequence, time of the message) of a table's rows. `prune`: a condition
+    in SQL by which files are skipped, but not single rows."""
+    for scan_task in table.scan_tasks(_KEY, prune=prune, at_least=1):
         for batch in scan_task.batches():
             yield from _keys(batch)
 
 
 def _keys(rows: pa.RecordBatch) -> Iterator[Key]:
-    """The key of each row."""
+    """The key of each row, which identifies its message: stream, sequence and time."""
     columns = (rows.column(name).cast(quarantine.SCHEMA.field(name).type) for name in _KEY)
     return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def _reasons(rows: pa.RecordBatch) -> Iterator[quarantine.Reason]:
-    """The reason of each record: the column that it is about, and the sentence."""
+    """Why each record of a quarantine was rejected: the column that it is about, and a sentence."""
     return zip(*(rows.column(name).to_pylist() for name in ("column", "reason")), strict=True)

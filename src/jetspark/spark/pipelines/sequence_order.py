@@ -28,16 +28,23 @@ _COLUMNS = ("seq", "timestamp", "stream")
 
 
 def tables_ordered_by_seq(options: LakehouseOptions) -> list[LakehouseOptions]:
-    """The tables that are ordered by `seq`."""
+    """The tables of a query (one, or those of a list) in which the change with the greatest `seq`,
+    the message's sequence in its stream, wins: the option `sequenceBy`."""
     tables = (options, *(table.options for table in options.tables))
     return [table for table in tables if table.sequence_by == "seq"]
 
 
 def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
-    """Raise ConfigError if changes would be left out of a table as older than those of another
-    stream, or of an earlier one of the same name; and as `fetch_source_facts`."""
+    """Check that a query's tables that are ordered by `seq` only have rows whose sequences the
+    source's stream continues.
+
+    Each stream has sequences of its own. If a table has greater ones of another stream, or of an
+    earlier one of the same name, new changes would be left out as older. Raises ConfigError, and
+    the errors of `fetch_source_facts`.
+    """
     existing: list[tuple[Table, bool]] = []
     for table_options in tables_ordered_by_seq(options):
+        # With the stream as a part of the key, rows of two streams never replace each other.
         streams_apart = "stream" in (table_options.keys or ())
         if not streams_apart and len(source.streams) != 1:
             raise ConfigError(
@@ -58,8 +65,9 @@ def check_order(options: LakehouseOptions, source: SourceOptions) -> None:
 
 
 def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
-    """Find the tables that exist, also those of a template of folders, if they have the columns
-    that identify a message."""
+    """Find the existing tables of these options: the one that they name, or those whose folders
+    match a template such as `lake/{site}`. Tables without the columns that tell which message a row
+    comes from are skipped."""
     candidates = [options]
     if options.route is not None:
         # lake/{site} finds lake/*; the tables of a catalog are not listed.
@@ -73,7 +81,7 @@ def _existing_tables(options: LakehouseOptions) -> Iterator[Table]:
 
 
 class _LastRow(NamedTuple):
-    """The message of a row that a table has."""
+    """The row of a table with the greatest sequence: its message, and the stream of that."""
 
     message: LastMessage
     stream: str
@@ -82,11 +90,15 @@ class _LastRow(NamedTuple):
 def _last_row_of_others(
     table: Table, facts: StreamFacts, *, streams_apart: bool
 ) -> _LastRow | None:
-    """The row with the greatest sequence that is not of this stream, but of an earlier one of its
-    name, or, unless the table keeps streams apart, of another one."""
+    """Find the row with the greatest sequence that does not come from this stream; None if all rows
+    do.
+
+    `facts`: the stream; rows from before its creation are of an earlier stream of its name.
+    `streams_apart`: the table's keys include the stream, so rows of other streams are ignored.
+    """
     rows: list[_LastRow] = []
     unlike = f"timestamp < '{facts.created}' OR stream <> '{facts.name}'"
-    for scan_task in table.scan_tasks(_COLUMNS, unlike, 1):
+    for scan_task in table.scan_tasks(_COLUMNS, prune=unlike, at_least=1):
         for batch in scan_task.batches():
             times = batch["timestamp"].cast(pa.int64())
             columns = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)

@@ -18,11 +18,11 @@ from jetspark.subjects import subjects_overlap
 def check_read_once(
     name: str, sources: Iterable[SourceOptions], readers: dict[tuple[str, ...], str]
 ) -> None:
-    """Raise ConfigError if a source of this sink removes what it reads from a stream that another
-    source, of this sink or of one before it, reads, too.
+    """Raise ConfigError if a source of a sink removes what it reads from a stream, and another
+    source reads the same stream: each would miss what the other has removed.
 
-    `readers`: the names of the sinks before it, by the streams that are read for them; gets those
-    of this sink.
+    `name`: the sink's; `sources`: its sources; `readers`: for each stream that sinks before this
+    one read, the name of the sink; the streams of this sink are added.
     """
     for source in sources:
         consumer = source.interest_consumer or ""
@@ -54,11 +54,12 @@ def check_no_loop(
     reads: Mapping[str, Iterable[SourceOptions]],
     fetch_creation_time: FetchCreationTime,
 ) -> None:
-    """Raises ConfigError if the sink `name` reads what it writes, also by way of other sinks: its
-    rows would be read and written without an end.
+    """Raise ConfigError if the sink `name` of a pipeline reads what it writes, perhaps by way of
+    other sinks: its rows would be read and written without an end.
 
     `writes` and `reads`: what each sink of the pipeline writes, and the sources of its rows.
     """
+    # Sinks that get rows of this one, and those of them whose readers were not looked for yet.
     fed, waiting = {name}, [name]
     while waiting:
         sink = waiting.pop()
@@ -87,13 +88,18 @@ def check_no_loop(
 def _reads_what_is_written(
     source: SourceOptions, sink: SinkOptions, fetch_creation_time: FetchCreationTime
 ) -> bool:
-    """Whether a source reads what a sink writes, as far as options and servers show."""
+    """Whether a source would read messages that a sink writes: the same stream, on the same
+    servers, and subjects that overlap.
+
+    False also if neither the options nor the servers show it. `fetch_creation_time`: asks a server
+    when a stream was created, which shows whether two addresses lead to the same stream.
+    """
     pattern = source.stream_pattern
     if sink.stream not in source.streams and not (
         pattern is not None and re.fullmatch(pattern, sink.stream)
     ):
         return False
-    # A column of subjects is not known before the rows are.
+    # Without `sink.subject` each row has its own, which is not known before the rows are.
     if source.subjects and not (
         sink.subject is not None
         and any(subjects_overlap(sink.subject, subject) for subject in source.subjects)

@@ -46,7 +46,8 @@ DAY: Final = "day"
 
 @dataclass(frozen=True)
 class RowSpec:
-    """The payloads' schema and the derived columns of a table's rows, as data for tasks."""
+    """How messages become the rows of a table: the payloads' schema and the derived columns. It is
+    data, which the driver sends to tasks as text (`dump`, `parse`)."""
 
     option: str
     """The name of the option with the schema, for messages to users."""
@@ -60,10 +61,11 @@ class RowSpec:
     """Keep the payload of each row: it may turn out to lack its key, or its table."""
 
     def for_table(self, table: LakehouseOptions, source: SourceOptions) -> RowSpec:
-        """The rows that this table gets now.
+        """Adapt this to the columns that a table has when a query starts.
 
-        Where new fields become columns, the schema has those that are columns by now, and there is
-        a column for further ones. Raises ConfigError.
+        Where new fields of payloads become columns (`evolve`), the schema gets the fields that have
+        become columns of the table since, and a hidden column has those that are still unknown.
+        Raises ConfigError.
         """
         ddl, derived, decoding = self.ddl, self.derived, source.decoding
         if ddl is not None and decoding is not None:
@@ -72,7 +74,8 @@ class RowSpec:
         return RowSpec(self.option, ddl, derived, tables, table.quarantine is not None)
 
     def builders(self, source: SourceOptions) -> list[RowBuilder]:
-        """The builder of the rows, in a list one for each table. Raises ConfigError."""
+        """Make the objects that turn messages of this source into rows: one, or for a list of
+        tables one for each of them. Raises ConfigError."""
         if self.tables:
             return [
                 RowBuilder(_listed_decoder(table, source), table.derived) for table in self.tables
@@ -80,7 +83,8 @@ class RowSpec:
         return [RowBuilder(self._decoder(source), self.derived)]
 
     def _decoder(self, source: SourceOptions) -> Decoder | None:
-        """The decoder of the payloads of a single table; None keeps them as they are."""
+        """Make the decoder of payloads for a single table; None if payloads stay as they are, in
+        the column `data`."""
         if source.decoding is not None:
             return self._decoding(source.decoding).decoder()
         if self.ddl is None:
@@ -89,7 +93,8 @@ class RowSpec:
         return json_decoder(self.ddl, self.option, names_beside(payload, columns), payload)
 
     def _decoding(self, decoding: Decoding) -> Decoding:
-        """The decoding of the source, with the schema and the columns that these rows need."""
+        """Adapt the decoding that a source is configured with: the schema of these rows, and the
+        payload in further columns if the quarantine or derived columns need it."""
         if decoding.is_json:
             decoding = decoding.with_json_fields(self.ddl or "")
         keep_payload = self.keep_payload or decoding.keep_payload
@@ -97,14 +102,15 @@ class RowSpec:
         return replace(decoding, keep_payload=keep_payload, unframed_payload=needs_unframed)
 
     def schemas(self, source: SourceOptions) -> list[pa.Schema]:
-        """The columns of the rows; in a list those of messages without a table, and those of the
-        rows of each table. Raises ConfigError."""
+        """The columns of the rows, as a list of one schema. For a list of tables, first the columns
+        of messages that no table takes, and then those of each table's rows. Raises ConfigError."""
         columns = schema_of(source.columns)
         schemas = [builder.schema(columns) for builder in self.builders(source)]
         return [columns, *schemas] if self.tables else schemas
 
     def dump(self) -> str:
-        """The schemas and the columns as JSON."""
+        """Encode the schemas and derived columns as JSON, for an option that tasks get; `parse`
+        reads it."""
         listed = [(table.json_schema, table.derived) for table in self.tables]
         specs = [
             [ddl, {name: expression.text for name, expression in derived.items()}]
@@ -114,7 +120,8 @@ class RowSpec:
 
     @classmethod
     def parse(cls, text: str, table: LakehouseOptions) -> RowSpec:
-        """Parse the text of `dump`, for a table with these options."""
+        """Decode the text that `dump` has made. `table`: the options of the table, which the text
+        does not have."""
         keep_payload, specs = json.loads(text)
         (ddl, derived), *listed = (
             (table_ddl, parse_expressions(expressions)) for table_ddl, expressions in specs
@@ -127,7 +134,8 @@ class RowSpec:
 
 
 def _evolve_listed(table: RoutedTable) -> RoutedTable:
-    """A table of a list with the rows that it gets now, as `RowSpec.for_table`."""
+    """Adapt the payloads' schema and derived columns of a table of a list to the columns that it
+    has when a query starts, as `RowSpec.for_table` does for a single table."""
     if table.json_schema is None:
         return table
     ddl, derived = evolve_rows(
@@ -137,7 +145,8 @@ def _evolve_listed(table: RoutedTable) -> RoutedTable:
 
 
 def _listed_decoder(table: RoutedTable, source: SourceOptions) -> Decoder | None:
-    """The decoder of the payloads of a table of a list; None keeps them as they are."""
+    """Make the decoder of JSON payloads for one table of a list; None if it has no schema, so that
+    payloads stay as they are."""
     if table.json_schema is None:
         return None
     return json_decoder(
@@ -151,7 +160,8 @@ def _listed_decoder(table: RoutedTable, source: SourceOptions) -> Decoder | None
 
 
 def _need_unframed_payload(derived: Mapping[str, RowExpression]) -> bool:
-    """Whether derived columns need payloads without compression and frame."""
+    """Whether a derived column is computed from the whole payload, as the rescued data column is:
+    then rows need the payload without compression and frame in a column."""
     return any(value.schema is not None for value in derived.values())
 
 
@@ -164,22 +174,24 @@ class RowBuilder:
     derived: Mapping[str, RowExpression] = field(default_factory=dict)
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
-        """The columns of the rows, for messages with these columns."""
+        """The columns that the rows have if messages have these columns, without the hidden ones
+        that only tasks use."""
         decoded = columns if self.decoder is None else self.decoder.decoded_schema(columns)
         rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
         hidden = (REASON, UNFRAMED_PAYLOAD)
         return pa.schema([column for column in rows.schema if column.name not in hidden])
 
     def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Build the rows, with further columns for those that will be rejected. They are fewer than
-        the messages where a format has messages that are no rows, such as heartbeats."""
+        """Turn messages into rows. Records that cannot be decoded are among them, with the reason
+        in further columns, to be rejected later. There are fewer rows than messages if a format has
+        messages that are no rows, such as heartbeats."""
         if self.decoder is None:
             yield self._with_derived(messages)
         else:
             yield from map(self._with_derived, decode_in_parts(self.decoder, [messages]))
 
     def _with_derived(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Append the derived columns."""
+        """Compute the derived columns, and append them to the rows."""
         for name, value in self.derived.items():
             rows = rows.append_column(name, value.of(rows))
         return rows
@@ -188,10 +200,11 @@ class RowBuilder:
 def build_rows(
     builders: Sequence[RowBuilder], tables: Sequence[RoutedTable], messages: pa.RecordBatch
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Build the rows of messages: yields the index of a table in the list, and rows of it.
+    """Turn messages into rows of the tables that they belong to: yields pairs of a table's index in
+    the list, and rows for it.
 
-    The index is 0 for a single table, and None for messages without a table, which stay as they
-    are. `builders`: one for each table.
+    The index is 0 for a single table (`tables` is empty), and None for messages that no table
+    takes, which stay as they are. `builders`: one for each table.
     """
     if not tables:
         for rows in builders[0].build(messages):
@@ -208,8 +221,8 @@ def build_rows(
 def split_by_table(
     messages: pa.RecordBatch, tables: Sequence[RoutedTable]
 ) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Split messages by their subjects: yields the index of a table in the list, and its messages;
-    the index is None for messages without a table."""
+    """Divide messages among the tables of a list by their subjects: yields pairs of a table's index
+    and its messages; the index is None for messages that no table takes."""
     subjects = messages.column("subject").dictionary_encode()
     of_subjects = [_table_index(subject, tables) for subject in subjects.dictionary.to_pylist()]
     indices = pa.array(of_subjects, pa.int32()).take(subjects.indices)
@@ -219,7 +232,8 @@ def split_by_table(
 
 
 def _table_index(subject: str, tables: Sequence[RoutedTable]) -> int | None:
-    """The index of the first table that takes messages with this subject."""
+    """The index of the first table of a list that takes messages with this subject; None if no
+    table does."""
     for index, table in enumerate(tables):
         if any(subject_matches(pattern, subject) for pattern in table.subjects):
             return index
@@ -242,11 +256,13 @@ def derived_columns(
     schema: str | None,
     timestamps: Collection[str] = (),
 ) -> dict[str, RowExpression]:
-    """Parse the derived columns, and check them against the columns of the rows.
+    """Parse the definitions of derived columns, and check them against the columns of the rows;
+    returns the expressions by the names of the new columns.
 
-    `items`: as `site=subject[1]`; `rescued_data`: the column for fields that the payloads' `schema`
-    lacks; `columns`: of the rows; `timestamps`: those of them that are timestamps, where payloads
-    are not JSON. Raises ConfigError.
+    `items`: texts as `site=subject[1]`; `rescued_data`: the name of a column for fields that the
+    payloads' `schema` lacks, or None; `columns`: those that the rows have without derived ones;
+    `timestamps`: those of them that are timestamps, for payloads that are not JSON. Raises
+    ConfigError.
     """
     derived: dict[str, RowExpression] = {}
     for item in items:
@@ -288,14 +304,17 @@ def derived_columns(
 def _check_unit(
     label: str, expression: RowExpression, schema: str | None, timestamps: Collection[str]
 ) -> None:
-    """Raise ConfigError for the day or the hour of what is no timestamp. The arguments are those of
-    `derived_columns`; `label`: begins the message."""
-    if expression.unit is None:
+    """Raise ConfigError if a derived column is the day or the hour of what is no timestamp.
+
+    `label`: names the derived column in the message; `schema`: that of JSON payloads; `timestamps`:
+    the columns that are timestamps, for other payloads.
+    """
+    if expression.unit is None:  # not day(…) or hour(…)
         return
     types = {} if schema is None else check_fields(schema, named("json_schema"))
     types |= dict.fromkeys(("timestamp", "created", *timestamps), "timestamp")
     type_ = types.get(expression.column, "no timestamp")
-    if type_ and not type_.startswith("timestamp"):  # empty: what depends on a setting
+    if type_ and not type_.startswith("timestamp"):  # "": of several words, not known here
         raise ConfigError(
             f"{label}: {expression.column} is {type_}, and {expression.unit}(…) is of a timestamp."
         )
@@ -305,10 +324,11 @@ def _check_unit(
 
 
 def with_json_schema(options: Mapping[str, str], ddl: str) -> dict[str, str]:
-    """The options of a source with the schema of its JSON payloads, in Spark's DDL.
+    """Add the schema of JSON payloads, in Spark's DDL, to the options of a source, so that the
+    source decodes them.
 
-    Those of a bucket do not get it, since its values stay as they are until the rows are made.
-    Raises ConfigError for a bad schema, and for options that give another one.
+    The options of a bucket stay as they are, since its values are decoded only when rows are made
+    of them. Raises ConfigError for a bad schema, and for options that give another one.
     """
     arrow_fields(ddl, named("json_schema"))
     check_only_schema(options)
@@ -318,8 +338,8 @@ def with_json_schema(options: Mapping[str, str], ddl: str) -> dict[str, str]:
 
 
 def row_columns(source: SourceOptions, ddl: str | None) -> list[str]:
-    """Names of the columns of a source's rows, with the fields of payloads. `ddl`: the schema of
-    JSON payloads."""
+    """The names of the columns that a source's rows have: those of the message, and the fields of
+    its payload. `ddl`: the schema of JSON payloads, if the source's options do not have it."""
     if source.decoding is not None:
         return decoded_columns(source)
     if ddl is None:

@@ -61,7 +61,7 @@ _PROGRESS = f"{_PREFIX}progress"
 
 @dataclass(frozen=True)
 class Flow:
-    """The rows of a query on their way into a table, or another sink."""
+    """What a query writes: a DataFrame, and options that its sink needs to understand the rows."""
 
     rows: DataFrame
     """The rows; for a table into which tasks write themselves, the reports of these tasks."""
@@ -76,10 +76,13 @@ def flow_into(
     sink: Mapping[str, str],
     spec: RowSpec,
 ) -> Flow:
-    """Plan the tasks that write a stream into a table; the rows are their reports. Writes nothing.
+    """Plan a query whose source tasks write a stream into a table's files themselves; starts and
+    writes nothing.
 
-    `options`: of format jetstream; `table`, `sink`: options of the table, parsed and as given, with
-    the query's checkpoint; `spec`: the rows of the table. Raises ConfigError, and Spark's errors.
+    The rows of the result are reports of these tasks about their files, which the query's sink
+    commits. `options`: of format jetstream; `table`, `sink`: options of the table, parsed and as
+    texts, with the query's checkpoint; `spec`: how messages become rows. Raises ConfigError, and
+    Spark's errors.
     """
     if tables_ordered_by_seq(table):
         options = {**options, "ordersBySeq": "true"}
@@ -89,6 +92,7 @@ def flow_into(
     schemas = spec.schemas(parse_options(options))
     check_fit(table, schemas)
     columns = json.dumps([of_arrow(schema).jsonValue() for schema in schemas])
+    # The sink accepts only reports that are sealed with the secret, which source and sink get.
     secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
     into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
     into |= {_FORMAT: table.format, _ROWS: spec.dump()}
@@ -101,8 +105,11 @@ def flow_into(
 def _with_fixed_schema(
     options: Mapping[str, str], source: SourceOptions, table: LakehouseOptions, spec: RowSpec
 ) -> dict[str, str]:
-    """The options of the source with the schema that the driver has found, since a registry may
-    have a newer one when tasks read it."""
+    """Add the payloads' schema that the driver has found to the options of the source, so that all
+    tasks use this one: a registry may have a newer version when they ask.
+
+    If the table evolves, a newer version ends the query, which is then started with it.
+    """
     decoding = source.decoding
     if decoding is None:
         return dict(options)
@@ -118,7 +125,8 @@ def _with_fixed_schema(
 
 @dataclass(frozen=True)
 class Into:
-    """The table into which tasks write, and the rows that it gets."""
+    """What a source task needs to write rows into a table itself: the table's options, and how
+    messages become rows."""
 
     options: LakehouseOptions
     spec: RowSpec
@@ -127,7 +135,8 @@ class Into:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Into:
-        """Parse what `flow_into` adds to the options of the source."""
+        """Parse the options that begin with "into.", which `flow_into` adds to those of a source:
+        the table into which its tasks write."""
         sink = {
             name.removeprefix(_SINK): value
             for name, value in options.items()
@@ -139,7 +148,8 @@ class Into:
 
 
 class DirectPartition(RangePartition):
-    """Ranges, and the table for their rows."""
+    """A partition of a stream's batch: ranges of its messages for one Spark task to read, and the
+    table into which this task writes their rows."""
 
     def __init__(self, ranges: Sequence[SequenceRange], target: Target) -> None:
         super().__init__(*ranges)
@@ -147,24 +157,28 @@ class DirectPartition(RangePartition):
 
 
 class DirectReader(JetStreamStreamReader):
-    """The stream's reader, whose tasks return files, not rows."""
+    """Reads a stream for one table, in a streaming query. Its tasks decode the messages and write
+    the rows into the table's files directly, without a way through the JVM; what they return to
+    Spark is a report of these files, which the query's sink commits."""
 
     def __init__(self, options: SourceOptions, into: Into) -> None:
+        """`options`: those of the stream; `into`: the table, and how messages become its rows."""
         super().__init__(options)
         self._into = into
 
     @cached_property
     def _builders(self) -> list[RowBuilder]:
-        """Builders of the rows, one for each table. Each task makes its own, since libraries have
-        parts that cannot be sent to it."""
+        """The objects that turn messages into rows, one for each table. Each task makes its own,
+        since some of their parts cannot be pickled."""
         return self._into.spec.builders(self._options)
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The stream's partitions, with the table, which the first batch creates; none for a batch
-        that the tables have.
+        """Plan a batch of messages from the offsets `start` to `end`: create or check the table,
+        and return one partition for each task that reads and writes.
 
-        Raises the errors of the stream's, and of `prepare_for_query`.
+        No partitions for a batch that is empty, or that the tables have already. Raises the errors
+        of `JetStreamStreamReader.partitions` and of `prepare_for_query`.
         """
         partitions = super().partitions(start, end)
         if not partitions:
@@ -175,8 +189,10 @@ class DirectReader(JetStreamStreamReader):
         return [DirectPartition(partition.ranges, target) for partition in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one partition; runs on an executor."""
-        if not isinstance(partition, DirectPartition):
+        """Read the messages of one partition and write their rows into new files of the table; runs
+        on an executor. Yields no rows, but a report of the files, which the query's sink passes to
+        the driver to commit them; nothing if there is nothing to report."""
+        if not isinstance(partition, DirectPartition):  # Spark's, for a batch without partitions
             return
         with names_of_spark():
             output = self._write(partition)
@@ -184,12 +200,14 @@ class DirectReader(JetStreamStreamReader):
             yield report(output, self._into.options.task_secret)
 
     def _write(self, partition: DirectPartition) -> TaskOutput:
-        """Read a partition, and write its rows into files of the tables."""
+        """Read the messages of a partition, turn them into rows, and write these into new files;
+        returns the files and figures for the driver."""
         options, tables = self._options, self._into.options.tables
-        # Messages of a list of tables are split by their subjects before they are decompressed.
+        # The builders decode. Messages of a list of tables are first divided by their subjects, so
+        # each table's builder decompresses its own.
         framing = None if tables else options.framing
         source = replace(options, decoding=None, framing=framing)
-        left_out, retries_before = 0, Retry.repeated
+        left_out, retries_before = 0, Retry.repeated  # messages that are no rows; process-wide
         with TaskFiles(partition.target) as files:
             with reporting(self._into.progress_folder, query_id()) as report_rows:
                 for messages in read_partition(source, partition):
@@ -211,6 +229,7 @@ class DirectDataSource(JetStreamDataSource):
 
     @cached_property
     def _parsed(self) -> SourceOptions:
+        """The options of the stream, parsed: all but those that begin with "into."."""
         return parse_options(
             {name: value for name, value in self.options.items() if not name.startswith(_PREFIX)}
         )
@@ -221,16 +240,17 @@ class DirectDataSource(JetStreamDataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The column of tasks' reports."""
+        """The only column of the rows: a task's report of the files that it has written."""
         return StructType([COLUMN])
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of the stream, whose tasks write the rows into the table."""
         return stream_reader(DirectReader(self._parsed, self._into))
 
 
 def register_formats(spark: SparkSession) -> None:
-    """Register all formats of this package, also for a Spark whose executors find it but whose
-    driver does not search for it."""
+    """Register all data sources of this package with a Spark session, so that it knows their
+    formats, even if it does not look for data sources in installed packages."""
     for source in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
         register(spark, source)

@@ -36,7 +36,8 @@ _TYPE_NAMES = {dict: "a table", str: "a text", bool: "true or false"}
 
 @dataclass(frozen=True)
 class KeyLines:
-    """The lines of a file's tables and keys; empty for a pipeline without a file.
+    """The line numbers of a TOML file's tables and keys, for error messages; empty for a pipeline
+    without a file.
 
     They are read from the text, since Python's TOML parser keeps no positions.
     """
@@ -46,8 +47,8 @@ class KeyLines:
 
     @classmethod
     def read(cls, file: str, text: str) -> KeyLines:
-        """Read the lines of tables and keys. A line of a long text may be mistaken for a key, which
-        is harmless."""
+        """Find the line numbers of all tables and keys in the text of a TOML file. A line within a
+        multi-line text may be mistaken for a key, which is harmless: nobody asks for it."""
         lines: dict[tuple[str, ...], int] = {}
         table: tuple[str, ...] = ()
         counts: Counter[tuple[str, ...]] = Counter()
@@ -55,9 +56,8 @@ class KeyLines:
             key_path: tuple[str, ...] = ()
             if header := _HEADER.match(line):
                 table = key_path = _split_key(header[1])
-                if line.lstrip().startswith(
-                    "[["
-                ):  # the path of a table in a list ends with its number
+                # [[tables]] is one of a list of tables; its path ends with its number there.
+                if line.lstrip().startswith("[["):
                     counts[table] += 1
                     table = key_path = (*table, str(counts[table] - 1))
             elif key := _KEY.match(line):
@@ -67,14 +67,15 @@ class KeyLines:
         return cls(file, lines)
 
     def line(self, key_path: tuple[str, ...]) -> int | None:
-        """The line of the key, else of the nearest table that contains it."""
+        """The line number of a key or, if it has none, of the innermost table around it that has
+        one; None if there is none. `key_path`: as ("sinks", "orders", "path")."""
         for length in range(len(key_path), 0, -1):
             if (line := self.lines.get(key_path[:length])) is not None:
                 return line
         return None
 
     def located(self, key_path: tuple[str, ...], sentence: str) -> str:
-        """The sentence after the file's name and the line."""
+        """Put the name of the file and the line of a key before an error message."""
         if not self.file:
             return sentence
         line = self.line(key_path)
@@ -82,17 +83,19 @@ class KeyLines:
 
 
 def _split_key(dotted: str) -> tuple[str, ...]:
-    """Split a key at its dots; each part is bare or quoted."""
+    """Split a TOML key at its dots, outside of quotes: `a."b.c"` has the parts a and b.c."""
     return tuple(part.strip("\"'") for part in _KEY_PART.findall(dotted))
 
 
 def is_list_of_texts(value: Any) -> bool:
+    """Whether a value of a TOML file is a list of strings, which may be empty."""
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 @dataclass(frozen=True)
 class TomlTable:
-    """A table of a file: the keys that nobody has taken, and where it is."""
+    """A table of a TOML file while it is read: the keys that were not taken out of it yet, and its
+    place in the file for error messages."""
 
     key_lines: KeyLines
     environment: Mapping[str, str] = field(repr=False)
@@ -101,7 +104,8 @@ class TomlTable:
 
     @classmethod
     def read(cls, path: Path, environment: Mapping[str, str]) -> TomlTable:
-        """Read a file as its outermost table. Raises ConfigError."""
+        """Read a TOML file; returns its outermost table. `environment`: variables for `${NAME}` in
+        its texts. Raises ConfigError."""
         try:
             text = read_small_text(path)
             keys = tomllib.loads(text)
@@ -125,7 +129,8 @@ class TomlTable:
         return replace(self, keys=dict(keys), key_path=(*self.key_path, key))
 
     def take_tables(self, key: str) -> dict[str, TomlTable]:
-        """Take the tables of sources, views or sinks, by their names."""
+        """Take the tables below a key, as [sources.orders] and [sources.items] below `sources`, by
+        their names. Raises ConfigError for a name that SQL cannot have."""
         outer, tables = self.inner(key, self.take(key, {})), {}
         for name, keys in outer.keys.items():
             if not _SQL_NAME.fullmatch(name):
@@ -144,21 +149,24 @@ class TomlTable:
         return self.text_of(key, self.take(key, default))
 
     def take_texts(self, key: str, example: str) -> list[str]:
-        """Take a list of texts, as they are in the file; `example`: one for the error."""
+        """Take a list of texts from a key; an empty list if the key is missing. Raises ConfigError,
+        with the `example` of a list, for another value."""
         texts = self.take(key, [])
         if not is_list_of_texts(texts):
             self.fail(key, f"{key} is a list: {example}.")
         return list(texts)
 
     def check_bool(self, key: str) -> bool | None:
-        """The value of a key that stays; None without it. Fails unless it is true or false."""
+        """The value of a key that is true or false; None if it is missing. The key stays in the
+        table. Raises ConfigError for another value."""
         value = self.keys.get(key)
         if not isinstance(value, bool | None):
             self.fail(key, f"{key} is true or false.")
         return value
 
     def text_of(self, key: str, value: Any) -> str:
-        """The value of a key as text, with the variables of the environment."""
+        """The value of a key as a text, in which `${NAME}` is replaced by the environment variable
+        NAME. Raises ConfigError for a list or a table, and for a variable that is not set."""
         if isinstance(value, bool):
             return str(value).lower()
         if not isinstance(value, str | int | float):
@@ -172,7 +180,8 @@ class TomlTable:
         return _VARIABLE.sub(variable, str(value))
 
     def check_keys(self, types: Mapping[str, type]) -> None:
-        """Fail for other keys than these, and for values of another type."""
+        """Raise ConfigError for a key that `types` does not have, or with a value of another type
+        than it has there."""
         for key, value in self.keys.items():
             if key not in types:
                 self.fail(key, f"unknown key {key!r}{did_you_mean_or_list(key, types)}")
@@ -184,13 +193,16 @@ class TomlTable:
         return {key: self.text_of(key, value) for key, value in self.keys.items()}
 
     def options(self, option_names: Sequence[str], other_keys: Sequence[str]) -> dict[str, str]:
-        """Texts of the options of a format of ours, by their names in Spark.
+        """The keys that are left, as texts of options of one of jetspark's formats, by the names
+        that the options have in Spark (`partition_by` is `partitionBy`).
 
-        `other_keys`: keys of the table that are no options. Fails for a key that is neither.
+        `option_names`: all options of the format; `other_keys`: keys of the table that are no
+        options, for the hint. Raises ConfigError for a key that is no option.
         """
         texts = {}
         for key, value in self.keys.items():
             prefix, dot, name = key.rpartition(".")
+            # A key with a dot, as "storage.region", is checked where the options are parsed.
             if not dot and key not in option_names:
                 hint = did_you_mean_or_list(key, dict.fromkeys((*other_keys, *option_names)))
                 self.fail(key, f"unknown key {key!r}{hint}")
@@ -201,9 +213,11 @@ class TomlTable:
         return texts
 
     def options_of_spark(self, other_keys: Sequence[str]) -> dict[str, str]:
-        """Texts of the options of another format, which ignores unknown ones.
+        """The keys that are left, as texts of options of a format that is not jetspark's, which
+        ignores unknown ones.
 
-        Fails for a key that is nearly one of `other_keys`, those of the table that are no options.
+        Raises ConfigError for a key that looks like a misspelled one of `other_keys`, the keys of
+        the table that are no options: the format would ignore it.
         """
         without_underscores = {name.replace("_", ""): name for name in other_keys}  # partitionBy
         for key in self.keys:
@@ -216,7 +230,8 @@ class TomlTable:
 
     @contextmanager
     def blaming(self, key: str | None = None) -> Iterator[None]:
-        """Errors of the block get the line of the option that they name, or else of this key."""
+        """Turn an error of the block into a ConfigError with a line of the file: that of the option
+        that the error names, if the table has it, or else that of `key`; None: of the table."""
         try:
             yield
         except JetsparkError as error:
@@ -224,6 +239,7 @@ class TomlTable:
             self.fail(option if option in self.keys else key, str(error))
 
     def fail(self, key: str | None, sentence: str) -> NoReturn:
-        """Raise ConfigError with the key's line; None: that of the table."""
+        """Raise ConfigError with this sentence, after the name of the file and the line of the key,
+        or of the table if `key` is None."""
         key_path = (*self.key_path, key) if key else self.key_path
         raise ConfigError(self.key_lines.located(key_path, sentence))

@@ -12,14 +12,15 @@ from jetspark.errors import ConfigError
 
 
 def read_view(name: str, sql: str, views: Sequence[str], spark: SparkSession) -> DataFrame:
-    """The rows of a view. `views`: the names of all views of the file.
+    """Let Spark plan the SQL of a pipeline's view; returns its rows as a DataFrame.
 
-    Raises ConfigError for SQL that is not a query, since Spark would execute a command at once, and
-    for a view that uses itself, or one below it.
+    `name`: the view's; `views`: the names of all views of the file. Raises ConfigError for SQL that
+    is not a query, since Spark would execute a command at once, and for a view that uses itself, or
+    one below it in the file.
     """
     jvm_session: Any = spark._jsparkSession
     parser = jvm_session.sessionState().sqlParser()
-    parser.parsePlan(sql)
+    parser.parsePlan(sql)  # raises Spark's own error if this is no SQL
     if not _is_query(parser, sql):
         raise ConfigError(
             "sql is a command, which Spark would execute at once; a view is a query: SELECT, "
@@ -41,7 +42,8 @@ def read_view(name: str, sql: str, views: Sequence[str], spark: SparkSession) ->
 
 
 def _is_query(parser: Any, sql: str) -> bool:
-    """Whether the SQL is a query: EXISTS takes nothing else, and no semicolon at the end."""
+    """Whether a SQL statement is a query and not a command. It is one if Spark parses it within
+    EXISTS (…), which takes only queries; a semicolon at the end is left out for that."""
     while True:
         try:
             parser.parseQuery(f"SELECT EXISTS (\n{sql}\n)")
