@@ -248,7 +248,8 @@ class Ingest:
         return reprocess(self.table, self.source, self._row_spec())
 
     def _check_start(self) -> None:
-        """Check that table, checkpoint and stream belong together. Raises ConfigError."""
+        """Check that the table, the query's checkpoint, and the stream or bucket belong together:
+        each has what the others say was read. Raises ConfigError."""
         check_start(self.table, self.checkpoint_location)
         check_order(self.table, self.source)
         if self._is_bucket:
@@ -316,7 +317,7 @@ class Ingest:
 
     @property
     def _is_bucket(self) -> bool:
-        """Whether a bucket is read, and not a stream."""
+        """Whether the source is a key-value bucket, whose table has one row for each key."""
         return self.source.bucket is not None
 
     def _row_columns(self) -> list[str]:
@@ -367,7 +368,7 @@ class Ingest:
 
     @cached_property
     def source(self) -> SourceOptions:
-        """The options of the source, parsed. Raises ConfigError."""
+        """The options of the stream or bucket that is read, parsed. Raises ConfigError."""
         return parse_options(self.reading)
 
     @cached_property

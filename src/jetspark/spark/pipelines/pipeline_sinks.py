@@ -73,7 +73,8 @@ class PipelineSink:
 
     @property
     def table(self) -> LakehouseOptions | None:
-        """The options of a Delta or Iceberg table."""
+        """The options of the sink if it is a Delta or Iceberg table, or a list of these; None for a
+        stream and other formats."""
         return self.parsed if isinstance(self.parsed, LakehouseOptions) else None
 
 
@@ -207,7 +208,8 @@ class _TableSinkReader:
 
     @property
     def _plain_source(self) -> PipelineSource | None:
-        """The source, if its rows are written as they are."""
+        """The source, if its rows go into the table without a query of Spark in between; None for
+        rows of a view, and for a source that is static or has a watermark."""
         return self.source if self.source is not None and self.source.is_plain else None
 
     def read(

@@ -37,13 +37,14 @@ class PipelineSource:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of a stream's rows, with the fields of payloads."""
+        """Names of the columns of a stream's rows: those of the message, and the fields of its
+        payload. Only for a source that is a stream or a bucket."""
         assert self.parsed is not None  # noqa: S101
         return row_columns(self.parsed, self.json_schema)
 
     @property
     def has_fields(self) -> bool:
-        """Whether payloads become columns."""
+        """Whether payloads are decoded into columns, and do not stay as they are."""
         return self.json_schema is not None or bool(self.parsed and self.parsed.decoding)
 
     @property

@@ -210,6 +210,7 @@ def _expression(table: DataFrame, option: str, sql: str) -> Column:
     ConfigError names."""
 
     def parse() -> Column:
+        """Parse the SQL, and check that the table has the columns that it names."""
         column = F.expr(sql)
         table.select(column)  # only here does Spark look up the columns
         return column

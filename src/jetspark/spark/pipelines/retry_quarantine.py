@@ -333,6 +333,7 @@ class _Attempt:
         def change_if_unchanged(
             table: Table, files: Sequence[NewFile], txn_versions: TxnVersions
         ) -> None:
+            """Add the files, unless another run has set the transaction version meanwhile."""
             if (table.txn_version(txn_id) or 0) != (seen or 0):
                 raise self._concurrent_run()
             change(table, files, {**txn_versions, txn_id: self._run_number})
@@ -352,6 +353,7 @@ class _Attempt:
         txn_versions = {self._ended_id: self._run_number} if has_ended else {}
 
         def change(table: Table, files: Sequence[NewFile], _: TxnVersions) -> None:
+            """Merge the changes into the quarantine, unless another run has begun meanwhile."""
             if table.txn_version(self._begun_id) != self._run_number:
                 raise self._concurrent_run()
             table.merge(self._changes(frozenset(_read_keys(table))), txn_versions)

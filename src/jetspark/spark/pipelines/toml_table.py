@@ -121,7 +121,7 @@ class TomlTable:
 
     @property
     def name(self) -> str:
-        """The last part of the table's own key."""
+        """The last part of the table's path in the file: `orders` for [sources.orders]."""
         return self.key_path[-1]
 
     def inner(self, key: str, keys: dict[str, Any]) -> TomlTable:
@@ -173,6 +173,7 @@ class TomlTable:
             self.fail(key, f"{key} is a text or a number.")
 
         def variable(match: re.Match[str]) -> str:
+            """The value of the environment variable in a match of `${NAME}`."""
             if match[1] not in self.environment:
                 self.fail(key, f"the environment has no variable {match[1]}.")
             return self.environment[match[1]]

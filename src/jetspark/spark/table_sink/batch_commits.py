@@ -215,6 +215,7 @@ class BatchCommits:
         """Whether at least one of a batch's tables has it already, or a later one."""
 
         def has_batch_or_later(pending: PendingTable) -> bool:
+            """Whether one table of the batch has it, or a later batch of the query."""
             options = pending.options(self._options)
             table = formats.find_table(options.format, options.name)
             last = None if table is None else last_batch(table, self._query)
@@ -230,6 +231,7 @@ class BatchCommits:
         """
 
         def open_if_without_batch(pending: PendingTable) -> tuple[str, Table] | None:
+            """The name and the table, if that has not got the batch yet; else None."""
             options = pending.options(self._options)
             table = formats.find_table(options.format, options.name)
             if table is None:
@@ -327,6 +329,7 @@ class BatchCommits:
         files = {table.name: list(map(decode_new_file, table.files)) for table in batch.tables}
 
         def commit(pending: PendingTable) -> bool:
+            """Commit the batch's files to one table; False if that had them already."""
             return self._commit_table(pending, tables[pending.name], files[pending.name])
 
         uncommitted = [pending for pending in batch.tables if pending.name in tables]

@@ -105,7 +105,7 @@ class _LakehouseDataSource(DataSource):
 
     @cached_property
     def _parsed(self) -> LakehouseOptions:
-        """The options. Raises ConfigError."""
+        """The options of the read or write, parsed from Spark's texts. Raises ConfigError."""
         return parse_lakehouse_options(self.format_, self.options)
 
     @without_traceback

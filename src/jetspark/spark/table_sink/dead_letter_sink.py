@@ -77,7 +77,7 @@ class DeadLetterSink:
 
     @property
     def replay_command(self) -> str:
-        """The command that publishes its messages again."""
+        """The shell command that publishes the messages of these dead letters again."""
         return f"jetspark dead-letters replay {self.name}"
 
     def check(self) -> None:
@@ -173,6 +173,7 @@ class DeadLetterSink:
         bytes."""
 
         def create(api: StreamAPI) -> int:
+            """Create the stream unless it exists; returns its maximum size of a message."""
             config = self._existing_config(api)
             if config is None:
                 like = api.config_if_any(source) or {}  # `source` may be on other servers

@@ -65,7 +65,8 @@ def _read_compression(name: str, value: str) -> str:
 
 
 def _read_version(name: str, value: str) -> int:
-    """Parse a version of a Delta table, or the id of an Iceberg snapshot."""
+    """Parse the option with the version of a table to read: a version of a Delta table, or the id
+    of an Iceberg snapshot; both have at most 63 bits."""
     with suppress(ValueError):
         if 0 <= (version := int(value.strip())) < 2**63:
             return version

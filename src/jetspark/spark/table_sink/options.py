@@ -101,7 +101,8 @@ class LakehouseOptions:
 
     @property
     def query_name(self) -> str | None:
-        """See `checkpoints.query_name`."""
+        """The name under which the query writes to its tables, where it survives the checkpoint: as
+        given, or made of the checkpoint's path; None if neither is known."""
         return query_name(self.writer_name, self.checkpoint)
 
     @property
@@ -209,7 +210,8 @@ class LakehouseOptions:
         return self
 
     def _check_no_list(self) -> None:
-        """Raise ConfigError for a list of tables."""
+        """Raise ConfigError if the options have a list of tables, which only a pipeline's streaming
+        query can write."""
         if self.tables:
             raise ConfigError("is for streaming queries of jetspark run.", option=TABLES)
 
@@ -244,7 +246,7 @@ class RoutedTable:
 
     @property
     def option(self) -> str:
-        """The name of the schema in messages to users."""
+        """What error messages call this table's schema of payloads."""
         return f"json of {self.options.name}"
 
 

@@ -72,6 +72,7 @@ def prepare_for_query(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -
     ledger = TableLedger(checkpoint, state.query or "")
 
     def prepare_one(table_options: LakehouseOptions, schema: pa.Schema) -> Target:
+        """Check one table that has earlier batches, or create it, for rows of this schema."""
         table = _find_written_table(options, table_options, state, ledger)
         with formats.reporting_missing_table(
             table_options.format, table_options.name, state.planned or 0

@@ -69,7 +69,7 @@ class TaskOutput:
 
     @property
     def rows(self) -> int:
-        """Rows of the files that are no quarantine records."""
+        """The number of rows in the files that are rows of tables, not quarantined records."""
         return sum(file.rows for file in self.files) - self.quarantined
 
 
