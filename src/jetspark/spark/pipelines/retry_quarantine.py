@@ -153,7 +153,8 @@ class _Attempt:
         self._table_id = f"jetspark.retry.{records.name}"
         """The transaction id in the tables that get the rows."""
         begun = self._records.txn_version(self._begun_id) or 0
-        # The last run may have added rows whose records are still in the quarantine.
+        # The last run has begun, but not ended: it may have added rows whose records are still in
+        # the quarantine.
         self._was_killed = begun > (self._records.txn_version(self._ended_id) or 0)
         self._run_number = begun + 1
         self._seen_versions: dict[str, int | None] = {}
@@ -342,8 +343,7 @@ class _Attempt:
 
     def _clean_up(self) -> None:
         """Change the quarantine in one commit: remove records whose rows are in tables, give others
-        their new reasons, and mark this run as ended. Raises TableError if another run has begun.
-        """
+        their new reasons, and mark this run as ended. Raises TableError if another has begun."""
         # A run that was killed may have added a record to another table than the record names now,
         # where it was not searched for. While such records may remain, the run is not marked as
         # ended, so that the next one searches again.

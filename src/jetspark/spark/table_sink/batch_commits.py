@@ -136,17 +136,17 @@ class BatchCommits:
         if options.has_one_table:  # its name is ""; it gets each batch, also one without rows
             groups.setdefault("", [])
         pending = PendingBatch(
-            self._query,
-            self._batch,
-            self._offsets,
-            [self._decide_table(name, group, replaces) for name, group in groups.items()],
-            self._decide_dead_letters(records),
-            options.quarantine,
-            retries,
+            query=self._query,
+            batch=self._batch,
+            offsets=self._offsets,
+            tables=[self._decide_table(name, group, replaces) for name, group in groups.items()],
+            dead_letters=self._decide_dead_letters(records),
+            quarantine=options.quarantine,
+            retries=retries,
         )
         tables = self._tables_without_batch(pending)
         if options.has_one_table and "" not in tables:
-            return  # it gets a batch after the quarantine, so all of the batch was committed
+            return  # it gets a batch after the quarantine, so the whole batch was committed before
         # One commit needs no record, since its table shows whether it has the batch. In a
         # checkpoint it is recorded all the same: the next attempt may name another table.
         is_one_commit = options.has_one_table and len(groups) == 1 and not records
@@ -173,7 +173,8 @@ class BatchCommits:
             return None
         location = Location.of(self._options.format, staging_name(self._options))
         files = list(map(encode_new_file, records))
-        return PendingDeadLetters(self._options.quarantine or "", location, files)
+        stream = self._options.quarantine or ""
+        return PendingDeadLetters(stream=stream, location=location, files=files)
 
     def _record_pending(self, pending: PendingBatch) -> None:
         """Store the decision where later attempts of the batch find it, if there is such a place
@@ -324,7 +325,7 @@ class BatchCommits:
         and a quarantine commits to the quarantine first: once the table itself has the batch, all
         of it is committed.
         """
-        is_committed_in_part = len(tables) < len(batch.tables)
+        is_committed_in_part = len(tables) < len(batch.tables)  # the others have it already
         records = self._publish(batch, is_committed_in_part=is_committed_in_part)
         files = {table.name: list(map(decode_new_file, table.files)) for table in batch.tables}
 

@@ -198,10 +198,10 @@ class PendingTable(msgspec.Struct):
         `replaces`: the rows replace all others of the table.
         """
         return cls(
-            name,
-            Location.of(options.format, options.name),
-            list(map(encode_new_file, files)),
-            replaces,
+            name=name,
+            location=Location.of(options.format, options.name),
+            files=list(map(encode_new_file, files)),
+            replaces=replaces,
             **{option: getattr(options, option) for option in MERGE_OPTIONS},
         )
 

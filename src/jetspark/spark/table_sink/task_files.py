@@ -115,7 +115,7 @@ class TaskFiles:
         """
         if self.schema_changes:
             self._files.discard()
-            return TaskOutput((), self.schema_changes)
+            return TaskOutput(schema_changes=self.schema_changes)
         self._route()
         return TaskOutput(tuple(self._files.close()), quarantined=self._quarantined)
 
