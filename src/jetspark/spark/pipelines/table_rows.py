@@ -71,7 +71,8 @@ class RowSpec:
         if ddl is not None and decoding is not None:
             ddl, derived = evolve_rows(table, ddl, self.option, derived, decoding.names)
         tables = tuple(map(_evolve_listed, table.tables))
-        return RowSpec(self.option, ddl, derived, tables, table.quarantine is not None)
+        keep_payload = table.quarantine is not None
+        return replace(self, ddl=ddl, derived=derived, tables=tables, keep_payload=keep_payload)
 
     def builders(self, source: SourceOptions) -> list[RowBuilder]:
         """Make the objects that turn messages of this source into rows: one, or for a list of
@@ -130,7 +131,13 @@ class RowSpec:
             replace(routed, json_schema=table_ddl, derived=table_derived)
             for routed, (table_ddl, table_derived) in zip(table.tables, listed, strict=True)
         )
-        return cls("the schema", ddl, derived, tables, keep_payload)
+        return cls(
+            option="the schema",
+            ddl=ddl,
+            derived=derived,
+            tables=tables,
+            keep_payload=keep_payload,
+        )
 
 
 def _evolve_listed(table: RoutedTable) -> RoutedTable:

@@ -108,7 +108,7 @@ def _with_fixed_schema(
     """Add the payloads' schema that the driver has found to the options of the source, so that all
     tasks use this one: a registry may have a newer version when they ask.
 
-    If the table evolves, a newer version ends the query, which is then started with it.
+    If the table evolves, a newer version ends the query, which is then started again with it.
     """
     decoding = source.decoding
     if decoding is None:
@@ -152,6 +152,7 @@ class DirectPartition(RangePartition):
     table into which this task writes their rows."""
 
     def __init__(self, ranges: Sequence[SequenceRange], target: Target) -> None:
+        """`ranges`: the messages to read; `target`: the table, ready for their rows."""
         super().__init__(*ranges)
         self.target = target
 
@@ -192,7 +193,7 @@ class DirectReader(JetStreamStreamReader):
         """Read the messages of one partition and write their rows into new files of the table; runs
         on an executor. Yields no rows, but a report of the files, which the query's sink passes to
         the driver to commit them; nothing if there is nothing to report."""
-        if not isinstance(partition, DirectPartition):  # Spark's, for a batch without partitions
+        if not isinstance(partition, DirectPartition):  # none of ours: nothing to read
             return
         with names_of_spark():
             output = self._write(partition)
@@ -207,7 +208,8 @@ class DirectReader(JetStreamStreamReader):
         # each table's builder decompresses its own.
         framing = None if tables else options.framing
         source = replace(options, decoding=None, framing=framing)
-        left_out, retries_before = 0, Retry.repeated  # messages that are no rows; process-wide
+        left_out = 0  # messages that are no rows by their format
+        retries_before = Retry.repeated  # a count of the whole process
         with TaskFiles(partition.target) as files:
             with reporting(self._into.progress_folder, query_id()) as report_rows:
                 for messages in read_partition(source, partition):
@@ -236,11 +238,13 @@ class DirectDataSource(JetStreamDataSource):
 
     @cached_property
     def _into(self) -> Into:
+        """The table into which tasks write, from the options that begin with "into."."""
         return Into.parse(self.options)
 
     @without_traceback
     def schema(self) -> StructType:
-        """The only column of the rows: a task's report of the files that it has written."""
+        """The only column of the rows that Spark gets: a task's report of the files that it has
+        written into the table."""
         return StructType([COLUMN])
 
     @without_traceback

@@ -72,7 +72,7 @@ class Totals(msgspec.Struct):
         `quarantine`: the name of the quarantine table, whose rows are counted apart; `retries`:
         failed reads that tasks repeated.
         """
-        # A query's only table has the name "", and no quarantine has it.
+        # `file.table` is "" for a query's only table, which is no quarantine.
         quarantined = sum(file.rows for file in files if file.table and file.table == quarantine)
         self.rows += sum(file.rows for file in files) - quarantined
         self.quarantined += quarantined
@@ -222,7 +222,7 @@ class PendingTable(msgspec.Struct):
             name=self.location.table_name(properties),
             route=None,
             tables=(),
-            partition_by=None,
+            partition_by=None,  # the files have their partitions already
         )
         if is_same_table and self.keys and current.keys:
             return options

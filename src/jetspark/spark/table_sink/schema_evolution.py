@@ -83,7 +83,8 @@ class SchemaChange:
         """Add a column for each field that payloads have and the table lacks.
 
         `texts`: for each row its unknown fields and their types as JSON, or None
-        (`UNKNOWN_FIELDS_COLUMN`); `reserved`: names that no new column may have.
+        (`UNKNOWN_FIELDS_COLUMN`); `reserved`: names that no new column may have, among them those
+        of the table. With `MAX_COLUMNS` columns no more are added.
         """
         taken_names = {name.casefold() for name in reserved}
         for text in texts:
@@ -94,7 +95,7 @@ class SchemaChange:
                     self._add(name, type_)
 
     def add_larger_integers(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
-        """Widen the columns of 32 bits or less to which rejected payloads have larger integers.
+        """Widen the columns of small integers for which rejected payloads have larger values.
 
         `payloads`: JSON texts, of which others than objects are skipped; `columns`: those of the
         table. A number that 64 bits cannot hold widens nothing.
