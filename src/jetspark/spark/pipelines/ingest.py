@@ -180,8 +180,9 @@ class Ingest:
                 )
 
     def _check_options_of_fields(self) -> None:
-        """Raise ConfigError for options that go only with payloads that are decoded into columns
-        (quarantine, on_bad_record, evolve), if payloads stay as they are."""
+        """Raise ConfigError for the options quarantine, on_bad_record and evolve, which need a
+        stream whose payloads are decoded into columns, if there is none; and for evolve, if the
+        schema of payloads is fixed."""
         scope = self.table_options
         has_fields = self.json_schema is not None or self.source.decoding is not None
         if not has_fields or self._is_bucket:
@@ -224,7 +225,7 @@ class Ingest:
         """Check that an existing table has the columns of the rows, or may get them. Raises
         ConfigError."""
         columns = self._row_columns()
-        # Then a record that cannot be decoded does not become a row with the column for it.
+        # Then a payload that cannot be decoded becomes no row, so no table has this column for it.
         if self.table_options.quarantine is not None or self.table.on_bad_record == STOP:
             columns.remove(CORRUPT)
         check_columns(self.table, columns)
