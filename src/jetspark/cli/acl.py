@@ -159,7 +159,7 @@ def permissions_of(flags: Mapping[str, Any]) -> Permissions | None:
             values[option] = [name.strip() for name in names.split(",")]
             if not all(values[option]):
                 raise ConfigError(f"{text!r}: write ROLE=STREAM, several with commas.")
-            accepted.remove(option)  # the flag itself is then for other roles
+            accepted.remove(option)  # the flag itself has no use here, only for other roles
         for arguments in _list_arguments(role, method, role_options, values):
             permissions |= method(**arguments)
         unused -= accepted

@@ -93,7 +93,7 @@ def create(
         before: set[str] = set()
         with suppress(errors.StreamNotFoundError):
             info = await js.stream_info(f"{name}{ADVISORIES}")
-            before = watched_streams(info.config) or before
+            before = watched_streams(info.config) or before  # None: not a stream of advisories
         dead = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
         return before, dead
 
@@ -157,6 +157,7 @@ def run(
     if once:
 
         async def move(nc: Client) -> tuple[int, int]:
+            """Move the messages that wait now; returns how many, and how many still wait."""
             dead = await _open_dead_letters(nc.jetstream(), name)
             return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
@@ -175,7 +176,7 @@ def run(
         dead = await _open_dead_letters(nc.jetstream(), name)
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
-            print_refusals(at_once=True)  # the log need not wait for this command's end
+            print_refusals(at_once=True)  # from now on the server's refusals are logged at once
             with _serving_metrics(metrics, nc, lambda: [(name, worker.moved)]):
                 await worker.wait()
 
@@ -225,6 +226,7 @@ def ls(
     """
 
     async def read(nc: Client) -> list[DeadLetter]:
+        """Read the selected dead letters."""
         dead = await _open_dead_letters(nc.jetstream(), name)
         return await dead.letters(**asdict(selection)).all()
 
@@ -261,6 +263,7 @@ def replay(
     """
 
     async def publish(nc: Client) -> Replayed:
+        """Publish the messages of the selected dead letters again; returns what became of them."""
         dead = await _open_dead_letters(nc.jetstream(), name)
         with _serving_metrics(metrics, nc):
             return await dead.replay(**asdict(selection), to=to, keep=keep)

@@ -179,7 +179,7 @@ def _check_workers(pyspark_version: str) -> Finding:
 
 
 def _check_disks(folders: Sequence[str]) -> Iterator[Finding]:
-    """Check that each folder is writable and has space; of a new one, the part that exists."""
+    """Check that each folder can be written and has space; for a new one, its nearest parent."""
     for folder in folders:
         path = Path(folder).expanduser().absolute()
         existing = next(ancestor for ancestor in (path, *path.parents) if ancestor.exists())

@@ -33,7 +33,7 @@ MetricsOption: TypeAlias = Annotated[
 
 
 def parse_pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """Parse the texts name=value of a flag that may be given again; None: it was not given.
+    """Parse the texts name=value of a flag that may be repeated into a dict; empty for None.
 
     `option`: the flag, for the ConfigError about a text without a name or an equals sign.
     """

@@ -31,12 +31,12 @@ def format_size(count: int) -> str:
 
 
 def format_limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
-    """A limit; -1, 0 and None are "unlimited"."""
+    """Format a limit of a stream or consumer; -1, 0 and None are "unlimited"."""
     return "unlimited" if value is None or value <= 0 else show(value)
 
 
 def format_time(time: datetime | None) -> str:
-    """A time in UTC, to the second."""
+    """Format a time (UTC) to the second; None is "never"."""
     return "never" if time is None else f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
 
 

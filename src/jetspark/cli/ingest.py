@@ -141,7 +141,7 @@ def ingest(
         "bucket" if messages.bucket else "stream": stream,
         **parse_start(messages.start or "earliest"),
         **({} if messages.end is None else parse_end(messages.end)),
-        "minPartitions": str(os.cpu_count() or 1),
+        "minPartitions": str(os.cpu_count() or 1),  # a task for each core
         **batch_limits(source, bucket=messages.bucket),
         **scopes.connection_texts(connection, login),
         **spark_texts(source),
@@ -155,7 +155,7 @@ def ingest(
         from jetspark.spark.source.debezium_schema import add_event_schema
 
         options = dict(add_event_schema(options))
-    if target.to is None or run.infer:
+    if target.to is None or run.infer:  # only --infer needs no --to
         show_schemas(outcome, options, target.to, run.infer_messages or _SAMPLE_MESSAGES)
         return None
     settings = spark.settings()

@@ -46,8 +46,9 @@ def lineage_of(
 
     Returns a context that sends an event at its beginning and at its end; `Watch` enters it around
     the run. It takes a function that returns the rows of each sink so far, and yields a function
-    that sends an event in between. `sinks`: by name of the query that writes them. `follow`: a
-    signal is the normal end of the run. Raises ConfigError without a target for the events.
+    that sends an event in between. `job`: the name of the work; `sources`: the streams and buckets
+    (others are None); `sinks`: by name of the query that writes them; `follow`: a signal is the
+    normal end of the run. Raises ConfigError without a target for the events.
     """
     client, run = _make_client(), str(generate_new_uuid())
     openlineage_job = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
@@ -132,7 +133,8 @@ def _name_server(connection: ConnectOptions) -> str:
 def _describe_outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
     """Describe what a run writes as datasets of OpenLineage, with rows so far and columns.
 
-    `sinks`: streams, buckets and tables by the name of their query; `rows`: by the same names.
+    `sinks`: streams, buckets and tables by the name of their query (others are None, and left out);
+    `rows`: by the same names.
     """
     statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
     for name, sink in sinks.items():

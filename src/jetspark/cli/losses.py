@@ -31,8 +31,10 @@ class Losses:
     """
 
     def __init__(self) -> None:
+        """Begin without lost messages; `gathered` makes the file in which Spark reports them."""
         self._file: Path | None = None
         self._bytes_read = 0
+        """How much of the file has been read."""
         self._losses: list[Loss] = []
         self._reported: list[str] = []
         """The sentences that the last report had."""
@@ -41,7 +43,7 @@ class Losses:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Gather the losses of Spark's processes in the block; at its end log those still due.
+        """Gather in the block which messages Spark's processes found lost; log the rest at its end.
 
         The processes inherit an environment variable with the file to which they report.
         """
@@ -65,7 +67,7 @@ class Losses:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences about all losses so far; parts of one loss are put together into one.
+        """Sentences about all lost messages so far; parts of one loss are put together.
 
         Each partition of a Spark query reports its own part: a range of sequences, or only a text.
         """
@@ -85,9 +87,10 @@ class Losses:
         return [*sentences.values(), *described]
 
     def report(self, *, at_once: bool = False) -> None:
-        """Log new losses, some seconds after the first of them so that their parts are together.
+        """Log newly found losses: messages that were gone before a query could read them.
 
-        To be called again and again. `at_once`: do not wait for further parts.
+        To be called again and again: it waits some seconds after the first, until the parts of all
+        partitions have come. `at_once`: do not wait.
         """
         if self._read_new_losses() and self._report_at is None:
             self._report_at = time.monotonic() + _GATHER_SECONDS
@@ -100,7 +103,7 @@ class Losses:
         self._reported, self._report_at = sentences, None
 
     def _read_new_losses(self) -> bool:
-        """Read the losses that Spark's processes have added to the file; True if there are any."""
+        """Read what Spark's processes have newly reported as lost; True if there is anything."""
         lines = b""
         if self._file is not None:
             with suppress(FileNotFoundError), self._file.open("rb") as file:

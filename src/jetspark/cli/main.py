@@ -72,7 +72,7 @@ def _read_arguments_as_utf8() -> None:
     import os
     import re
 
-    # Python has put such a character for each byte that the locale could not decode.
+    # A character of this range stands for a byte that the locale could not decode.
     texts = [text for text in sys.argv[1:] if re.search("[\udc80-\udcff]", text)]
     try:
         for text in texts:

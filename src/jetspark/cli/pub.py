@@ -83,6 +83,7 @@ def pub(
 
     async def store(nc: Client) -> str:
         """Publish into a stream, and wait for its acks; returns the sentence to print."""
+        # A stream without a leader cannot store anything until it has elected one.
         publisher = nc.jetstream().publisher(retry_for=_LEADER_TIMEOUT)
         try:
             async with publisher:

@@ -40,14 +40,18 @@ class Watch:
     """Watches the queries of one command until they end, and reports the result.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `read`: names of the queries whose rows are called read,
-    not written, since their SQL may write fewer or more rows than it reads. `metrics`: HOST:PORT to
-    serve metrics and probes on.
+    the first batch and then one a minute.
     """
 
     def __init__(
         self, outcome: Outcome, *, read: Collection[str] = (), metrics: str | None = None
     ) -> None:
+        """Prepare to watch the Spark queries of a command, which `run` is given.
+
+        `outcome`: prints the result. `read`: names of the queries whose rows are called read, not
+        written, since their SQL may write fewer or more rows than it reads. `metrics`: HOST:PORT to
+        serve metrics and probes on.
+        """
         self.note = outcome.note
         self.lineage: Lineage | None = None
         """With --lineage: makes a context that sends OpenLineage events around the queries."""
@@ -62,13 +66,16 @@ class Watch:
         self._read = read
         self._address = metrics
         self._metrics: QueryMetrics | None = None
+        """The metrics that are served, while they are."""
         self._queries: dict[str, WatchedQuery] = {}
+        # Times are by the monotonic clock.
         self._began = self._last_poll = time.monotonic()
         self._next_actions = 0.0
-        """When `_run_actions` may act again, by the monotonic clock; 0: at once."""
+        """When periodic actions, such as events of OpenLineage, are due again; 0: at once."""
         self._first_line_due = True
-        """Whether no line has been printed yet, which is due as soon as there are rows."""
+        """Whether the first line of figures is still due: as soon as there are rows."""
         self._next_line = self._began + LINE_SECONDS
+        """When a line of figures is due in any case, where lines are not live."""
 
     @property
     def progress(self) -> dict[str, QueryProgress]:
@@ -195,7 +202,7 @@ class Watch:
         with spinner_lines(self._outcome.quiet) as display:
             lines = {name: display.add_task("", total=None) for name in self._queries}
             while True:
-                # Asked before the updates below, which so take the last figures of ended queries.
+                # Before the updates, so that these have the last figures of a query that has ended.
                 active = [item.query for item in self._queries.values() if item.query.isActive]
                 stop.check()
                 self._last_poll = time.monotonic()

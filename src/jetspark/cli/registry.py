@@ -40,7 +40,7 @@ def serve(
         js = nc.jetstream()
         async with await serve_registry(nc, js, bucket=bucket, replicas=replicas) as service:
             begin(f"Serving the schemas of bucket {bucket} on {nc.current_server}")
-            print_refusals(at_once=True)  # the log need not wait for this command's end
+            print_refusals(at_once=True)  # from now on the server's refusals are logged at once
             await service.wait_stopped()
 
     connection.follow(work)

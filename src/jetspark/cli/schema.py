@@ -257,6 +257,7 @@ def diff(
             _format_definition(old), _format_definition(new), titles[0], titles[1], lineterm=""
         )
     )
+    # Why the first schema does not read what was written with the second one.
     backwards = incompatibilities(new.payload_schema(), old.payload_schema())
     forward = incompatibilities(old.payload_schema(), new.payload_schema())
     if json:
@@ -365,7 +366,7 @@ def _read_definition(file: Path, format: str | None) -> tuple[str, str]:
 
 
 def _check_policy(policy: str | None) -> None:
-    """Raise ConfigError for an unknown compatibility policy."""
+    """Raise ConfigError if --policy is not one of the compatibility policies of registries."""
     if policy is not None and policy not in documents.POLICIES:
         raise ConfigError(f"--policy is one of {', '.join(documents.POLICIES)}.")
 

@@ -159,11 +159,11 @@ def _move_login_out_of_url(schema: SchemaScope) -> SchemaScope:
 def codec_of(
     schema: SchemaScope, option: str, format_: str | None, connection: ServerFlags
 ) -> Codec | None:
-    """Make the codec for payloads in a format, such as avro, and with the flags for its schema.
+    """Make the codec for payloads in a format such as avro, from a command's flags.
 
-    None if no format is given. `option`: decode or encode, the flag that gives `format_`.
-    `connection`: where a registry is that is on the NATS servers. Raises ConfigError for flags of a
-    schema without a format.
+    None if no format is given. `schema`: the flags for the payloads' schema; `option`: decode or
+    encode, the flag that gives `format_`; `connection`: the NATS servers, on which the registry of
+    schemas may be. Raises ConfigError for flags of a schema without a format.
     """
     values = asdict(_move_login_out_of_url(schema))
     arguments = {name: value for name, value in values.items() if value is not None}

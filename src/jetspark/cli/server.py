@@ -54,7 +54,7 @@ def server(
                 facts["store"] = "none (JetStream is off)"
             elif store is not None:
                 facts["store"] = str(nats.store_dir)
-            elif config is None or jetstream:
+            elif config is None or jetstream:  # otherwise only the file says whether there is one
                 facts["store"] = f"{nats.store_dir} (removed at the end; --store DIR keeps data)"
             _run(nats, facts | {"stop": "Ctrl-C"}, show_log=log)
     except StopRequested:
@@ -78,6 +78,7 @@ def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoRet
 
     try:
         show_facts(facts, title=Text(nats.url, style="bold green"))
+        # Without --log nothing is to be done until the server ends.
         while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:
             show_new_lines()
     finally:

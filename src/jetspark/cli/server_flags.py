@@ -184,6 +184,7 @@ async def with_name_hints(
         failure, names = error, await _list_names(js.consumer_names(streams[0]))
         name, described = consumer, f'Consumer "{consumer}" of stream "{streams[0]}"'
     sentence = describe_missing(described, nc, name, names)
+    # The same error with a better sentence.
     raise type(failure)(failure.code, failure.err_code, failure.description, sentence)
 
 

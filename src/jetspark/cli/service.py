@@ -95,7 +95,7 @@ def info(
     """
 
     async def ask(nc: Client) -> list[ServiceInfo]:
-        # All instances answer; silence means that there is none.
+        """Ask all instances of the service for their description; raise an error without any."""
         infos = await nc.services().info(name, id, timeout=timeout).all()
         if not infos:
             await _raise_not_found(nc, name, id)
@@ -139,6 +139,7 @@ def stats(
     """
 
     async def ask(nc: Client) -> list[ServiceStats]:
+        """Ask instances for their statistics; raise an error if the named service has none."""
         answers = await nc.services().stats(name, id, timeout=timeout).all()
         if not answers and name is not None:
             await _raise_not_found(nc, name, id)
@@ -171,6 +172,7 @@ def _stats_rows(answer: ServiceStats) -> Iterator[tuple[object, ...]]:
 def _format_seconds(span: timedelta | None) -> str:
     """Format a duration with three digits in the largest suitable unit: s, ms or µs."""
     seconds = 0.0 if span is None else span.total_seconds()
+    # The largest unit in which the number is at least 1.
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
             break

@@ -23,6 +23,7 @@ class StopRequested(BaseException):
     """
 
     def __init__(self, number: int = signal.SIGINT) -> None:
+        """`number`: the signal's number."""
         super().__init__(number)
         self.number = number
 
@@ -137,7 +138,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Hold signals to stop back during the block, and deliver the first of them at its end.
+    """Hold back signals that ask to stop during the block, and deliver the first at its end.
 
     For imports of native modules (pandas, PyArrow), since an exception during their initialisation
     can crash the process. Does nothing outside the main thread, which gets all signals.

@@ -69,6 +69,7 @@ def _check_master(master: str) -> None:
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
         try:
             target = (host[1].strip("[]"), int(host[2]))
+            # A standalone master may have several addresses; one that answers is enough.
             return socket.create_connection(target, _MASTER_CONNECT_TIMEOUT).close()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)

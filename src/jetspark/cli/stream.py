@@ -235,6 +235,7 @@ def add(
         )
 
     async def create(js: JetStream) -> StreamInfo:
+        """Create the stream by the file, whose options the flags override."""
         return await js.create_stream(
             config, name=name, subjects=subject, storage=storage, num_replicas=replicas
         )
@@ -343,6 +344,7 @@ def backup(
     path = local_folder(folder)
 
     async def save(js: JetStream) -> StreamBackup:
+        """Back up the stream, with a progress bar on the terminal."""
         with _byte_progress_bar(f"saving {name}") as progress:
             return await js.backup_stream(
                 name, path, consumers=consumers, check=check, progress=progress

@@ -189,6 +189,7 @@ def retry(
         _retry_in_pipeline(outcome, quarantine, pipeline)
         return
     to = target.to
+    # Exactly one of --json-schema and --decode says what the payloads are.
     if to is None or (target.json_schema is None) == (payloads.decode is None):
         raise ConfigError(
             "Give --to and --json-schema, or --decode in its place, or --pipeline with the file "

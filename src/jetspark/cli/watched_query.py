@@ -19,14 +19,17 @@ LINE_SECONDS = 60.0
 class WatchedQuery:
     """A Spark query that a command runs: its totals, and the line that shows them to the user.
 
-    The query may be replaced by one that continues it. `began`: when the command began, by the
-    monotonic clock. `verb`: what happens to the query's rows, "read" or "written", for the line.
-    `label`: the beginning of the line.
+    The query may be replaced by one that continues it.
     """
 
     def __init__(
         self, query: StreamingQuery, began: float, *, verb: str = "written", label: str = ""
     ) -> None:
+        """Watch a Spark query, with totals since the command began.
+
+        `began`: when that was, by the monotonic clock. `verb`: what happens to the query's rows,
+        "read" or "written", for the line that shows them. `label`: the beginning of that line.
+        """
         from jetspark.spark.queries.progress import QueryProgress  # it loads PySpark
 
         self.query = query
@@ -34,6 +37,7 @@ class WatchedQuery:
         self._verb = verb
         self._label = label
         self._rows_in_progress: RowsInProgress | None = None
+        """Counts the rows of the first batch, whose figures Spark reports only at its end."""
         self._line_times = deque([(began, 0)])
         """When lines of the last minute were made, and the rows then."""
 

@@ -88,9 +88,9 @@ def parsers_of(scope: type) -> Parsers:
 
 
 def spark_texts(options: Any) -> dict[str, str]:
-    """The options as Spark takes them, texts by their names in Spark, from an object of a scope.
+    """Turn options into texts by their names in Spark; those with their default are left out.
 
-    Options that have their default value are left out.
+    `options`: an object of a scope, which is a dataclass of options.
     """
     return {
         spark_name(option.name): spark_text(value)
@@ -100,7 +100,7 @@ def spark_texts(options: Any) -> dict[str, str]:
 
 
 def spark_text(value: object) -> str:
-    """Write the value of an option as the text that our Spark formats parse."""
+    """Write the value of an option as the text that jetspark's formats for Spark parse."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -181,6 +181,7 @@ def connection_options(option_values: Mapping[str, Any]) -> ConnectOptions:
 
     `option_values`: parsed options by name, of which those of the connection are taken.
     """
+    # Both name the JetStream API: only one of them may be set.
     take_only_one(option_values, ("jetstream_domain", "jetstream_api_prefix"))
     options = make_options(**select_options(option_values, CONNECTION))
     # Credentials files that the options name are read on each machine. Those of a context or of the

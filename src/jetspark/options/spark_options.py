@@ -141,7 +141,7 @@ def take_only_one(options: Mapping[str, T], names: Iterable[str]) -> T | None:
 
 
 def refuse_options(options: Container[str], reasons: Mapping[str, str]) -> None:
-    """Raise ConfigError if an option is set that cannot be used here, as for streaming only.
+    """Raise ConfigError if an option is set that cannot be used here, such as one for streaming.
 
     `options`: those that are set; `reasons`: each refused option, with the end of the sentence "The
     option is …".
