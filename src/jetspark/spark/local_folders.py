@@ -41,6 +41,7 @@ def check_writable(purpose: str, name: str, option: str | None = None) -> None:
     path = local_path(name)
     if path is None:
         return
+    # Whether the folder can be created depends on the nearest folder that exists.
     existing = next(part for part in (Path(path), *Path(path).absolute().parents) if part.exists())
     if existing.is_file():
         prefix = "" if existing == Path(path) else f"{name} cannot be made: "

@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader):
     """
 
     def __init__(self, reader: Any) -> None:
-        """`reader`: a stream reader as Spark 4.2 uses it."""
+        """Adapt a stream reader that is written for Spark 4.2 to earlier Sparks."""
         self._reader = reader
         self._position: dict[str, Any] | None = None
         """The offset up to which Spark has planned; None for a new query before its first batch."""

@@ -53,7 +53,10 @@ class ClassArchive:
     """
 
     def __init__(self, folder: Path, java: Path, java_version: str) -> None:
-        """`folder`: of all archives; `java_version`: the output of `java -version`."""
+        """Name the archive of Spark's classes for one Java; it is not created yet.
+
+        `folder`: of all archives; `java_version`: the output of `java -version`.
+        """
         self._folder = folder
         self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
         self._checksum = self.file.with_suffix(".crc32")

@@ -147,6 +147,7 @@ def _take_over(
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = arguments  # runpy sets the first one
+    # Modules that Spark adds by the environment; this interpreter was started without them.
     further = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [path for path in further if path and path not in sys.path]
 

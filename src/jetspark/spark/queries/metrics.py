@@ -141,6 +141,7 @@ class _QueryState:
         streams = {
             name: offset for text in finished.texts for name, offset in parse_streams(text).items()
         }
+        # Of a batch that is not committed, nothing is finished but what lies before it.
         bound = "next" if finished.is_committed else "start"
         self.positions = {name: offset[bound] for name, offset in streams.items()}
         # The sequence and time of the stream's last message when the batch was planned. If it has
@@ -153,6 +154,7 @@ class _QueryState:
     def _refresh_streams(self, api: StreamAPI, source: SourceOptions) -> None:
         """Ask the servers where a source's streams end, and when the first unread message of each
         was stored."""
+        # Positions are of the streams of all sources; before the first batch there are none.
         names = [name for name in self.positions if source.stream_pattern or name in source.streams]
         facts, _ = fetch_stream_facts(api, names or source.streams, not_found_for=0.0)
         for name, stream in facts.items():
@@ -231,6 +233,7 @@ class _BatchState:
     rows_before: int
     """Rows that the session had read before."""
     rows: int = 0
+    """Rows that the batch has read so far."""
 
 
 class QueryMetrics:
@@ -238,7 +241,10 @@ class QueryMetrics:
     queries of a session. A thread refreshes them while `exporting`."""
 
     def __init__(self, lost: Callable[[], Mapping[str, int]] = dict) -> None:
-        """`lost`: called for each scrape, returns by stream how many messages were lost."""
+        """Create metrics for Prometheus that follow no query yet.
+
+        `lost`: called for each scrape, returns by stream how many messages were lost.
+        """
         self._lost = lost
         self._spark: SparkSession | None = None
         self._followed: dict[str, _QueryState] = {}
@@ -249,7 +255,7 @@ class QueryMetrics:
         self._fresh_until = 0.0
 
     def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
-        """Have metrics of a query from now on, under this name.
+        """Follow a query from now on: report its metrics and its health under this name.
 
         It replaces an earlier query of the name, which has ended and counts as restarted.
         `progress`: totals of the query, which the caller updates.
@@ -271,12 +277,12 @@ class QueryMetrics:
         self._session = query._jsq.sparkSession()
 
     def follow_all(self, spark: SparkSession) -> None:
-        """Have metrics of all queries of a session from now on."""
+        """Follow all queries of a session from now on: report their metrics and their health."""
         self._spark, self._session = spark, spark._jsparkSession
 
     @contextmanager
     def batch(self, name: str, spark: SparkSession) -> Iterator[None]:
-        """Have metrics of the batch job, no streaming query, that a session runs in the block."""
+        """Follow the batch job, no streaming query, that a session runs in the block: its rows."""
         self._session = spark._jsparkSession
         rows = RowsInProgress(query=None, session=self._session)
         self._batch = _BatchState(name, rows_of_session=rows, rows_before=rows.count())

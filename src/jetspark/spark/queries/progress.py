@@ -159,7 +159,7 @@ class LagListener(listener.StreamingQueryListener):
     """
 
     def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
-        """`callback`: gets the lag after each batch of each query."""
+        """Follow the lag of a session's queries; `callback` gets it after each batch of each."""
         self._callback = callback
         self._latest: dict[str, QueryLag] = {}
         self._names: dict[str, str] = {}

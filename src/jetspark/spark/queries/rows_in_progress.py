@@ -105,7 +105,11 @@ class RowsInProgress:
     """
 
     def __init__(self, query: StreamingQuery | None, session: Any = None) -> None:
-        """`session`: the JVM's session; only needed without a query."""
+        """Prepare to count the rows that a query's running batch has read, or without a query all
+        that a session has read.
+
+        `session`: the JVM's session; only needed without a query.
+        """
         if query is not None:
             session = query._jsq.sparkSession()
         self._store: Any = session.sharedState().statusStore()

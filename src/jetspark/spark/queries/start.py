@@ -61,6 +61,7 @@ def start_writing(
     elif HAS_LIMITS:
         writer = writer.trigger(availableNow=True)
     else:
+        # Each batch begins when the one before has ended; `end_when_idle` stops the query.
         writer = writer.trigger(processingTime="0 seconds")
     query = start_query(with_quick_checkpoint(spark, checkpoint, writer.start))
     if interval is None and not HAS_LIMITS:

@@ -45,7 +45,7 @@ class WrongSettingError(SparkUnavailableError):
     """One of the caller's settings has a value with which Spark does not start."""
 
     def __init__(self, setting: str, reason: str) -> None:
-        """`setting`: its name; `reason`: what is wrong with it, for the user."""
+        """The error for a setting with which Spark does not start, and the reason, for the user."""
         super().__init__(f"{setting}: {reason}")
         self.setting = setting
         self.reason = reason
@@ -103,7 +103,7 @@ class SessionStart:
         message = (ended and read_end_reason(self.log_file, log_start)) or explain(failure)
         reason = f"Spark did not start: {message}"
         blamed = blamed_setting(failure, reason, self.settings)
-        forget_gateway()  # while the JVM exists
+        forget_gateway()  # before the JVM is ended, as it must be
         if self._jvm is not None:
             kill_jvm(self._jvm)
         if blamed is not None:

@@ -114,7 +114,7 @@ def local_session(
     conf = dict(conf or {})
     if _is_running():
         return _reuse_session(arguments, conf)
-    find_java()
+    find_java()  # without a Java it raises an error with advice, which PySpark would not
     folder = _name_private_folder()
     archive = class_archive(master)
     if archive is not None:

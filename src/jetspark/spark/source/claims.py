@@ -61,7 +61,11 @@ class QueryClaims:
     """
 
     def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
-        """`token`: the query's; None if it is new, or its checkpoint is from before tokens."""
+        """Check and create the claims with which one query keeps others from its streams.
+
+        `token`: the random text by which the query knows its claims; None if it is new, or its
+        checkpoint is from before tokens.
+        """
         self._api, self._options, self._token = api, options, token
         interest = options.interest_consumer
         self._name = SOLE_READER if interest is None else f"{interest}-claim"

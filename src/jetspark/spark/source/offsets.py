@@ -29,7 +29,7 @@ _VERSION = 1
 
 
 class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A position in one stream, in sequences of the stream."""
+    """Where a streaming query is in one stream, in sequences, as Spark's checkpoint keeps it."""
 
     created: str
     """The creation time of the stream; a recreated one has another."""

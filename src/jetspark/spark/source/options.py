@@ -76,7 +76,7 @@ _NOT_FOR_STREAMING = {
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions(SourceScope):
-    """The options of a source, checked; docs/options.md explains each.
+    """The options of format("jetstream") for reading, checked; docs/options.md explains each.
 
     The texts `starting_…` and `ending_…` are unset here, in place of which there are `starting` and
     `ending`; and so is `stream`, which is in `streams`.

@@ -234,6 +234,7 @@ def plan_next_offsets(
             backlogs[name] = plan_backlog(facts[name], fresh, target=target)
     lengths = {name: len(backlog) for name, backlog in backlogs.items()}
     total = sum(lengths.values())
+    # A first batch does not wait for more, so that Spark soon logs where the query began.
     first_time = any(offset.initial for offset in offsets.values())
     if min_offsets is not None and total < min_offsets and not first_time:
         return dict(offsets)

@@ -39,7 +39,8 @@ def sequences_continue(options: SourceOptions, facts: StreamFacts, last: LastMes
     time = times.get(facts.name)
     if time is not None:  # compared in microseconds, since tables keep no more
         return time // 1000 == last.ns // 1000
-    # The message is gone. The stream may begin after it, or have been continued from a copy.
+    # The message is gone, perhaps by a limit. A stream that begins after it has gone on. One that
+    # begins before it has done so only if it was filled from a backup or from its origin.
     if facts.first_seq > last.seq:
         return True
     return facts.last_seq >= last.seq and bool(

@@ -83,7 +83,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     """
 
     def __init__(self, options: SourceOptions) -> None:
-        """Create a reader, as Spark does in each process of the query; asks no server."""
+        """Create the reader of a streaming query, as Spark does in each process of the query."""
         self._options = options.for_streaming()
         # The query may be running already, so a server that does not answer is retried.
         pool.reachable.add(self._options.connection)
@@ -231,7 +231,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
             self._check_copies(ends, None)
         token, start_token = query_token(end), query_token(start)
         if options.removes_read_messages or token is not None:
-            # It also checks the options, which may have changed since the token was made.
+            # Fetching also checks the options, which may have changed since the token was made.
             facts = fetch_source_facts(options, running=True)
         if options.removes_read_messages:
             leaders(options).call(

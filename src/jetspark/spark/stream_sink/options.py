@@ -46,7 +46,7 @@ _EXACTLY_ONCE_OPTIONS = ("transaction_id", "lanes", "prepare_stream", "adopt_led
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions(StreamSinkScope):
-    """The options of a stream's sink, checked; docs/options.md explains each.
+    """The options of format("jetstream") for writing, checked; docs/options.md explains each.
 
     `stream` is also set for a bucket; `encode` is unset here, in place of which there is
     `encoding`.

@@ -45,6 +45,7 @@ class WriteReport(WriterCommitMessage):
     writer: str
     """The writer's id, by which the ledger knows it: the query's id, or a transaction's name."""
     output: TaskRows
+    """The rows that were published or staged; none if there is an error."""
     error: ConfigError | BadHeaderError | APIError | None = None
     """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
     store the rows before this one again."""
