@@ -77,12 +77,13 @@ def read(
     servers: str | Iterable[str] | None = None,
     **connection: Unpack[ConnectionOptions],
 ) -> Rows:
-    """The messages of a stream, the entries of a bucket, or the messages of a backup.
+    """Read a stream, a bucket or a backup as Arrow, Polars, pandas or DuckDB.
 
-    `source`: a stream's name; or the folder of a backup as a Path, or its URI (s3://…). `bucket`:
-    the present values of a Key-Value bucket instead, or with `history` every entry of it; `keys`:
-    only of these keys. `subjects`: only messages under one of these. Keys and subjects may have
-    wildcards. `columns`: only these columns.
+    Connects to nothing yet: the rows in the result are read when they are used. `source`: a
+    stream's name; or the folder of a backup as a Path, or its URI (s3://…). `bucket`: the present
+    values of a Key-Value bucket instead, or with `history` every entry of it; `keys`: only of these
+    keys. `subjects`: only messages under one of these. Keys and subjects may have wildcards.
+    `columns`: only these columns.
 
     `start`, `end`: a sequence, a time (a datetime with a zone, or text), or how long ago (a
     timedelta, or text such as "2 hours"); from the first message stored then or later, to before
@@ -95,8 +96,8 @@ def read(
     `decode`: the fields of payloads in another format as further columns; `schema`, `schema_file`,
     `registry` (or what `jetspark.registry.lookup` has made of one), `schema_name`, `message`,
     `fields`, `framing`, `compression`: as the options of Spark's format (docs/guide-payloads.md).
-    `unavailable_value`: Debezium's unavailable.value.placeholder, if it is not the default.
-    A payload that does not decode is in `_corrupt_record`, and `_corrupt_reason` says why.
+    `unavailable_value`: Debezium's unavailable.value.placeholder, if it is not the default. A
+    payload that does not decode is in `_corrupt_record`, and `_corrupt_reason` says why.
 
     `rename`: columns with other names than their fields, {"timestamp": "sent_at"}. By default a
     field has its name, or payload_timestamp where a column of the message has that.

@@ -238,7 +238,7 @@ class BlockingLink:
             case Info():
                 self.info = parse_info(frame.document)
             case Err():
-                error, ends = meaning_of(frame.text, self.server)
+                error, ends = meaning_of(frame.text, self.server)  # what the error ends
                 if ends == "link":
                     self.close()
                 raise error

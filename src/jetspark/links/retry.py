@@ -152,7 +152,7 @@ def attempt(operation: Callable[[], T], retry: Retry) -> T:
             return operation()
         except errors.JetsparkError as error:
             if not retry.wait_to_retry(error):
-                if retry.timeout and retry.is_worth(error):
+                if retry.timeout and retry.is_worth(error):  # only the time was up
                     error.replace_message(f"{error.message} Tried for {retry.timeout:g} s.")
                 raise
             logger.info("Trying again after: %s", error)

@@ -160,10 +160,10 @@ class StreamAPI:
     ) -> CreatedConsumer:
         """Create an ephemeral pull consumer without acks, to read from sequence `start` on.
 
-        `subjects`: only messages under one of these, if given. `last_per_subject`: instead, the
-        last message of each subject under `subjects` (required), and what is stored later. The
-        server removes the consumer after `inactive` seconds without a pull. Raises
-        UnsupportedByServerError.
+        `name`: the consumer's; `subjects`: only messages under one of these, if given.
+        `last_per_subject`: instead, the last message of each subject under `subjects` (required),
+        and what is stored later. The server removes the consumer after `inactive` seconds without a
+        pull. Raises UnsupportedByServerError.
         """
         if not self.link.info.at_least(2, 9):
             raise errors.UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
@@ -224,6 +224,7 @@ class StreamAPI:
     def delete_reader(self, stream: str, name: str) -> None:
         """Delete a consumer, if it and its stream exist."""
         with suppress(errors.ConsumerNotFoundError, errors.StreamNotFoundError):
+            # "Not found" is final at once (0.0).
             self.call(js_api.CONSUMER_DELETE, None, 0.0, stream=stream, consumer=name)
 
     # -- messages --------------------------------------------------------------------------
@@ -301,6 +302,7 @@ class StreamAPI:
     def is_outside_cluster(self) -> bool:
         """Whether the link's server is a single one with JetStream, so that no other knows more."""
         info = self.link.info
+        # Another API prefix leads to another account or domain, perhaps in a cluster.
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 
     def call(

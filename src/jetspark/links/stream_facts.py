@@ -145,6 +145,7 @@ def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> Strea
         messages=state["messages"],
         bytes=state["bytes"],
         retention=config.get("retention", "limits"),
+        # No other limit removes messages: with discard "new" the stream refuses new ones instead.
         keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
         and config.get("max_age", 0) <= 0
         and (
@@ -160,6 +161,7 @@ def facts_of(name: str, answer: Mapping[str, Any], server_id: str = "") -> Strea
         leader=leader_of(answer),
         oldest=state.get("first_ts", ""),
         newest=state.get("last_ts", "") if state["last_seq"] else "",
+        # A transform stores messages under other subjects than those it listens to.
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         deleted=state.get("num_deleted", 0),
         stores_other_subjects=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),

@@ -151,7 +151,7 @@ class _StreamPlan(ReadPlan):
     def _read(self, limits: ReadLimits, *, to_the_end: bool) -> Batches:
         """Read the range through a snapshot of the stream if that is planned, else by a consumer.
 
-        A user who may not request a snapshot reads by a consumer, unless he asked for a snapshot.
+        Also by a consumer if the user may not request snapshots, and did not ask for one.
         """
         if to_the_end and self.by_snapshot:
             batches = self._read_range(replace(self.sequence_range, snapshot=True), limits)

@@ -144,7 +144,7 @@ class _RangeReader:
             api = StreamAPI(link)
             if not self._check_stream(api):
                 return True
-            if self._range.direct:
+            if self._range.direct:  # a consumer would remove messages of a work queue
                 complete = yield from self._read_by_direct_gets(link, api)
             # A snapshot sends the whole stream, which is not worth it for a small rest.
             elif self._snapshots_left and self._end - self._next > len(self._range) // 2:
@@ -300,8 +300,8 @@ class _RangeReader:
         """
         try:
             facts = api.stream(self._name)
-            # Bad news may come from a server that is behind, and needs a proven leader. So does
-            # good news at the end, where a server that is behind could hide a loss.
+            # A replaced leader that is behind may have given them. Where that would matter, ask a
+            # proven one.
             is_worse = facts.created != self._range.created or facts.last_seq < self._end - 1
             # A head that has moved needs no proof: an outdated leader would show an earlier one.
             if is_worse or (after_reading and self._may_hide_a_loss(facts)):
@@ -317,7 +317,7 @@ class _RangeReader:
                 raise facts.recreated_error(self._range.created, advice)
             advice = "The unread messages of the old one are left out."
             report = facts.recreated_error(self._range.created, advice)
-            self._report_left_out(str(report), f"made {facts.created}")
+            self._report_left_out(str(report), key=f"made {facts.created}")
             return False
         limit = facts.max_inactive_seconds
         self._inactive_seconds = min(INACTIVE_SECONDS, limit or INACTIVE_SECONDS)
@@ -352,7 +352,7 @@ class _RangeReader:
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except errors.StreamNotFoundError:
             self._report_left_out(
-                f"{error} Its messages are left out.", f"gone {self._range.created}"
+                f"{error} Its messages are left out.", key=f"gone {self._range.created}"
             )
             return False
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
@@ -379,7 +379,7 @@ class _RangeReader:
         new_first = min(facts.first_seq, self._end)
         if (
             first >= new_first
-            or facts.has_a_gap_at(first)
+            or facts.has_a_gap_at(first)  # somebody deleted this one message
             or not self._head.may_lose_messages(facts)
         ):
             return
@@ -414,7 +414,7 @@ class _RangeReader:
                 f"{errors.named('fail_on_data_loss')} to false to read what is there."
             )
             raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
-        self._report_left_out(f"{message}; what is there is read.", "")
+        self._report_left_out(f"{message}; what is there is read.", key="")
 
     def _report_left_out(self, sentence: str, key: str) -> None:
         """Report that messages are left out whose sequences are not known. `key`: see `Loss`."""

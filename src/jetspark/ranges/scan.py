@@ -32,7 +32,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 def parse_bound(name: str, value: Bound) -> AtTime | int | None:
-    """Check the start or end of a range as the user gives it: a sequence, or a time in some form.
+    """Convert the start or end of a range as the user gives it: a sequence, or a time in some form.
 
     Returns the sequence, or the time; None stays None. `name`: of the argument, for the ConfigError
     about a wrong value.

@@ -155,7 +155,7 @@ def _check_same_stream(
     sequences, times = rows.sequences(first_row), rows.times(first_row)
     with pool.link(options) as link:
         api = StreamAPI(link)
-        if api.is_outside_cluster:
+        if api.is_outside_cluster:  # no other server can lead the stream
             return
         # Each of these may have been removed in the meantime, but hardly all of them.
         for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):

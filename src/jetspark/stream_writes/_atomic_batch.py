@@ -47,6 +47,9 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
-    """The ack of a batch. Raises the stream's typed error; JetStreamError if it is not an ack."""
+    """Decode the answer to an atomic batch: its ack.
+
+    Raises the typed error with which the stream refused it; JetStreamError for anything else.
+    """
     answer = js_api.parse_document("A batch", payload, {"stream": stream})
     return convert_document(answer, BatchAck, "ack of a batch")

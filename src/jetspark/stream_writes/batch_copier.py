@@ -83,11 +83,12 @@ class Lane:
         self.subject = subject
         self.plan = plan
         self.offset = 0
-        """Rows of the batch that are stored."""
+        """How many rows of the lane are stored."""
         self.marker = plan.previous
-        """Sequence of the last marker."""
+        """Sequence of the lane's last marker, the message before each chunk of its rows."""
         self.expected_last: int | None = None
-        """After a torn chunk: the stream's last sequence, which the next chunk expects."""
+        """After a chunk of which only the beginning was stored: the stream's last sequence, which
+        the next chunk expects."""
         self.rows: Iterator[EncodedMessage] = iter(())
         """The rows after those of the chunk in flight."""
         self.left_over: EncodedMessage | None = None
@@ -130,7 +131,8 @@ class BatchCopier:
         Raises LedgerError for an unreadable marker, and the errors of `Leaders.message`.
         """
         markers = dict(known_markers or {})
-        with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
+        # A proven leader, since the answers are recorded in a decision, which never changes.
+        with self._leaders.linearizable_reads():
             for lane in range(lanes):
                 if lane not in markers:
                     stored = self._read_marker(self._marker_subject(lane))
@@ -241,11 +243,11 @@ class BatchCopier:
     # -- chunks --------------------------------------------------------------------------------
 
     def _exchange_chunks(self, lanes: list[Lane], decision: Decision) -> None:
-        """Send the next chunk of rows of each lane that waits for no ack, and wait for acks once.
+        """Send the next rows of each lane that waits for no ack, and then wait for acks once.
 
-        A lane is one of the parts of a batch that are copied concurrently. If it is not known
-        whether a lane's chunk was stored, this is read from the target, and the lane continues
-        there. Raises the errors of `copy`.
+        A lane is one of the parts of a batch that are copied concurrently, a chunk of its rows at a
+        time. If it is not known whether a lane's chunk was stored, this is read from the target,
+        and the lane continues there. Raises the errors of `copy`.
         """
         if time.monotonic() > self._retry.deadline:
             reason = f"; its answer: {self._refusal}." if self._refusal else "."
@@ -290,7 +292,7 @@ class BatchCopier:
         link = self._connect_once()
         lane.in_flight = ChunkInFlight(f"{self._inbox}{self._chunks_sent}", len(rows))
         expected = b"Nats-Expected-Last-Subject-Sequence:%d\r\n" % lane.marker
-        if lane.expected_last is not None:
+        if lane.expected_last is not None:  # nothing was stored since the lane's rows were counted
             expected += b"Nats-Expected-Last-Sequence:%d\r\n" % lane.expected_last
         subject = lane.subject.encode()
         marker = encode_document(Marker(decision.batch, lane.offset, len(rows)))
@@ -337,7 +339,7 @@ class BatchCopier:
 
         Raises the APIError of a permanent refusal.
         """
-        if has_no_responders(frame):
+        if has_no_responders(frame):  # the stream has no leader now
             return None
         try:
             return parse_batch_ack(frame.payload, self._target)
@@ -431,8 +433,8 @@ class BatchCopier:
     def _count_stored_rows(self, stored: StoredMarker, last_sequence: int) -> int:
         """Count the stored rows of a torn chunk: only its beginning was stored.
 
-        Its rows follow the marker without a gap, so the last one that exists tells the number.
-        `last_sequence`: the last one of the target stream.
+        Its rows followed the marker without a gap. Some may have been removed since, so the last
+        one that still exists tells the number. `last_sequence`: the last one of the target stream.
         """
         end_of_chunk = min(stored.seq + stored.marker.rows, last_sequence)
         for seq in range(end_of_chunk, stored.seq, -1):

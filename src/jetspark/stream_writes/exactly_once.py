@@ -59,7 +59,7 @@ class ExactlyOnceWriter:
         self._copier = BatchCopier(self.ledger, keep_markers=keep_markers)
 
     def stored(self, batch: int) -> int | None:
-        """The number of rows of `batch` if it is the last one and completely stored, else None.
+        """The number of rows of `batch` if the ledger has it last, and it is stored; else None.
 
         Raises LedgerError when stored rows were lost, and the errors of `Leaders.call`.
         """
@@ -90,8 +90,9 @@ class ExactlyOnceWriter:
     def register_name(self) -> None:
         """Record in the ledger that this writer has its name, if it has written before.
 
-        Does nothing if the ledger has the name. The next batch would do so too, but the checkpoint
-        may be lost first. Raises the errors of `Leaders.call`.
+        The name outlives the writer's checkpoint, and so tells a new writer that this one has
+        written. Does nothing if the ledger has the name. The next batch would do so too, but the
+        checkpoint may be lost first. Raises the errors of `Leaders.call`.
         """
         if self._name is None:
             return
@@ -156,9 +157,10 @@ class ExactlyOnceWriter:
         self.ledger.purge_staged(seq)
 
     def _take_name(self, name: str, *, is_new_writer: bool, adopt: bool) -> None:
-        """Record in the ledger that this writer has the name; only a new one may take it over.
+        """Record in the ledger that this writer has the name, which outlives its checkpoint.
 
-        Raises LedgerError if another writer of this name has written, unless `adopt`.
+        Only a writer that has not written yet may take a name over from another. Raises LedgerError
+        if another writer of this name has written, unless `adopt`.
         """
         entry = self.ledger.find_name(name)
         if entry is None:
@@ -203,7 +205,7 @@ class ExactlyOnceWriter:
         self.ledger.purge_staged(stored.seq)
         rows = sum(output.rows for output in outputs)
         digest = sum(output.digest for output in outputs)
-        # Only a transaction has a digest of its rows; a stored decision of before has 0.
+        # Only the rows of a transaction have a digest; the decision of an older ledger has 0.
         if digest and (rows != decision.rows or decision.digest not in (0, digest)):
             raise errors.LedgerError(
                 f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '

@@ -95,7 +95,7 @@ class StreamPublisher:
         link.subscribe(f"{self._inbox.decode()}*")
 
     def send(self, messages: Iterable[EncodedMessage]) -> None:
-        """Publish messages, and wait for acks while too many messages are without one.
+        """Publish messages, and wait for acks while more than the window are without one.
 
         Raises APIError for a refusal that lasts; without progress, the last transient refusal
         (APIError, NoStreamResponseError) or RequestTimeoutError; JetStreamError for an answer that
@@ -175,12 +175,13 @@ class StreamPublisher:
             self._on_ack(index)
             self._refusal = None
             return True
-        if has_no_responders(frame):
+        if has_no_responders(frame):  # no stream listens to the subject, or it has no leader now
             self._resend_later(index, errors.NoStreamResponseError(self._subject(index)))
             return False
         answer = decode_document(frame.payload, "ack")
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
+            # With `only_first` this means that the subject has a message already.
             if self._only_first and error.err_code == WRONG_LAST_SEQUENCE:
                 if (message := self._pending.pop(index, None)) is not None:
                     self.rejected.append(message)
@@ -238,7 +239,7 @@ class StreamPublisher:
             self._connect_again()
             return
         resend, self._refused = self._refused, []
-        if self._in_order:
+        if self._in_order:  # all later ones, too
             resend = [index for index in self._pending if index >= min(resend)]
             self._acked_out_of_order.difference_update(resend)
         self._resend(resend)
