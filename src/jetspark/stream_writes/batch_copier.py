@@ -87,8 +87,8 @@ class Lane:
         self.marker = plan.previous
         """Sequence of the lane's last marker, the message before each chunk of its rows."""
         self.expected_last: int | None = None
-        """After a chunk of which only the beginning was stored: the stream's last sequence, which
-        the next chunk expects."""
+        """The stream's last sequence that the next chunk expects, after a chunk was stored in part.
+        """
         self.rows: Iterator[EncodedMessage] = iter(())
         """The rows after those of the chunk in flight."""
         self.left_over: EncodedMessage | None = None
@@ -140,10 +140,11 @@ class BatchCopier:
         return [markers[lane] for lane in range(lanes)]
 
     def check_stored(self, decision: Decision) -> dict[int, int]:
-        """Check by the last marker of each lane that all rows of a decided batch are stored.
+        """Check by the last marker of each lane that all rows of a batch are stored.
 
-        Returns the sequences of these markers, by lane. Raises LedgerError unless the whole batch
-        is stored, and the errors of `Leaders.message`.
+        `decision`: the batch's content, as the ledger has it. A marker is the message before a
+        chunk of a lane's rows. Returns the sequences of these markers, by lane. Raises LedgerError
+        unless the whole batch is stored, and the errors of `Leaders.message`.
         """
         markers: dict[int, int] = {}
         for number, plan in enumerate(decision.lanes):
@@ -166,9 +167,10 @@ class BatchCopier:
         return markers
 
     def is_stored(self, decision: Decision) -> bool:
-        """Read from the target whether all rows of a decided batch are stored.
+        """Read from the target stream whether all rows of a batch are stored.
 
-        Raises LedgerError for stored rows that were lost, and the errors of `Leaders.message`.
+        `decision`: the batch's content, as the ledger has it. Raises LedgerError for stored rows
+        that were lost, and the errors of `Leaders.message`.
         """
         lanes = self._lanes(decision)
         for lane in lanes:
@@ -176,12 +178,13 @@ class BatchCopier:
         return all(lane.is_complete for lane in lanes)
 
     def copy(self, decision: Decision, *, resume: bool) -> None:
-        """Store the rows of a decided batch in the target, each exactly once.
+        """Store the rows of a batch in the target stream, each exactly once.
 
-        `resume`: an earlier attempt may have stored some of them, so only store the missing ones.
-        Raises LedgerError when the target lacks rows or markers that it must have, or another run
-        of the query has continued; APIError for a permanent refusal, RequestTimeoutError without
-        progress, ConnectionFailure and ProtocolError, and the errors of `Leaders.message`.
+        `decision`: the batch's content, as the ledger has it; `resume`: an earlier attempt may have
+        stored some of them, so only store the missing ones. Raises LedgerError when the target
+        lacks rows or markers that it must have, or another run of the query has continued; APIError
+        for a permanent refusal, RequestTimeoutError without progress, ConnectionFailure and
+        ProtocolError, and the errors of `Leaders.message`.
         """
         self._retry.since = time.monotonic()
         lanes = self._lanes(decision)
@@ -196,7 +199,7 @@ class BatchCopier:
             self._drop_link()
 
     def _lanes(self, decision: Decision) -> list[Lane]:
-        """The lanes of a decided batch, as if none of their rows had been copied yet."""
+        """The lanes (parts) of a batch, as if none of their rows had been copied yet."""
         return [
             Lane(self._marker_subject(number), plan) for number, plan in enumerate(decision.lanes)
         ]
