@@ -137,7 +137,7 @@ def commit_batch(
             return False
         versions: dict[str, int | None] = {
             _key("batch", writer): batch,
-            _key("version", writer): None,
+            _key("version", writer): None,  # the table version that this commit creates
         }
         if last_batch(table, writer) is None and name is not None:
             versions[_key("query", name)] = fingerprint(writer)
@@ -168,6 +168,7 @@ def has_batch(
     table.check_txn_versions_retained()
     last = last_batch(table, writer)
     if (last is None or last < batch) and not adopt:
+        # The batches up to `after`, or all earlier ones, have to be there.
         check_earlier_batches(table, writer, batch if after is None else after + 1)
         last = last_batch(table, writer)  # it may have been refreshed
     if last is None and name is not None and not adopt:

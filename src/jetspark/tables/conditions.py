@@ -33,7 +33,7 @@ _NEGATED = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """A comparison of a column with a value of its type."""
+    """A condition by which files are skipped: a column is compared with a value of its type."""
 
     column: str
     operator: str
@@ -44,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class IsNull:
-    """`column IS NULL`, or `IS NOT NULL` if negated."""
+    """A condition by which files are skipped: `column IS NULL`, or `IS NOT NULL` if negated."""
 
     column: str
     negated: bool
@@ -52,14 +52,14 @@ class IsNull:
 
 @dataclass(frozen=True)
 class And:
-    """Every operand is true."""
+    """A condition that is met if all of its operands are."""
 
     operands: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """At least one of the operands is true."""
+    """A condition that is met if at least one of its operands is."""
 
     operands: tuple[Condition, ...]
 
@@ -144,7 +144,12 @@ class _ConditionParser:
                 f"prune {self._text!r}: {name} has the type {kind}; compare it with "
                 f"{_describe_literal(kind)}, not with {value.sql(dialect='spark')}."
             ) from None
-        return Comparison(name, _NEGATED[operator] if negated else operator, literal, kind)
+        return Comparison(
+            column=name,
+            operator=_NEGATED[operator] if negated else operator,
+            value=literal,
+            type=kind,
+        )
 
     def _column_name(self, node: exp.Expr) -> str:
         """The table's column that a part of the condition names: exactly, or else whatever the case

@@ -51,7 +51,8 @@ def partition_value(value: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Partition:
-    """Divides rows into partitions by the values of a column, or by a transform of them."""
+    """A column by whose values the rows of a table are divided into files; subclasses divide by a
+    transform of the values."""
 
     name: str
     """Name of the partition in folders."""
@@ -140,7 +141,7 @@ class DerivedColumn(Protocol):
 
 @dataclass(frozen=True)
 class SortKey:
-    """A column, or a transform of it, by which the rows of a file are sorted."""
+    """A column, or a transform of it, by which an Iceberg table wants the rows of a file sorted."""
 
     by: Partition
     descending: bool

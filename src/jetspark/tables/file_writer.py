@@ -53,7 +53,8 @@ def write_files(
 
 
 class FileWriter:
-    """Writes record batches into new files, sorted by table and partition. Not thread-safe.
+    """Writes record batches into new Parquet files, of which each has rows of one table and one
+    partition. The files are part of no table until they are committed. Not thread-safe.
 
     Rows are buffered by file, and a file is opened when its first row group is written: thousands
     of tables or partitions take at most twice the memory of `MAX_BUFFERED_BYTES`, and few open

@@ -32,7 +32,7 @@ SUPPORTED = (
 
 
 class _NotSupported(Exception):
-    """Raised for an expression that is not one of the supported forms."""
+    """Raised for an SQL expression of a generated column that is not one of the known forms."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class _Column:
-    """Another column of the table."""
+    """A column of the table in the expression of a generated column."""
 
     name: str
 
@@ -94,7 +94,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Literal:
-    """A number, a text, or the type of a CAST."""
+    """A number, a text, or the type of a CAST, in the expression of a generated column."""
 
     value: Any
 
@@ -104,7 +104,8 @@ class _Literal:
 
 @dataclass(frozen=True)
 class _Call:
-    """A function, or an operator between two operands."""
+    """A call of a function, or an operator between two operands, in the expression of a generated
+    column."""
 
     function: str
     """A key of `_FUNCTIONS`."""

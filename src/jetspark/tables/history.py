@@ -157,7 +157,9 @@ class History(Upsert):
         placed, names = new.filter(pc.invert(is_unplaced)), [*self.keys, self._order]
         earlier = pa.concat_tables([placed.select(names), existing.select(names)])
         positions = truncates[self._order].to_pylist()
-        newly_placed = self.place_in_log(new.filter(is_unplaced), earlier, positions)
+        newly_placed = self.place_in_log(
+            new.filter(is_unplaced), placed=earlier, truncates=positions
+        )
         return pa.concat_tables([placed, newly_placed])
 
     def _deduplicated(self, known: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -215,6 +217,7 @@ class History(Upsert):
         )
         if changes.num_rows == rows.num_rows:  # there are no repeats
             return pa.repeat(pa.scalar(True), rows.num_rows)
+        # How many different changes of a key have this place.
         counts = changes.group_by(place).aggregate([(_CHANGE, "count")])
         changes = changes.join(counts, place)
         is_alone = pc.equal(changes[f"{_CHANGE}_count"], 1)
@@ -279,8 +282,8 @@ class History(Upsert):
         ends = pa.array(
             _end_times(
                 begins.cast(pa.int64()).to_pylist(),
-                _same_as_next(rows, self.keys).to_pylist(),
-                self._is_deletion(rows).to_pylist(),
+                next_is_same_key=_same_as_next(rows, self.keys).to_pylist(),
+                is_deletion=self._is_deletion(rows).to_pylist(),
             ),
             pa.int64(),
         ).cast(begins.type)

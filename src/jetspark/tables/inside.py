@@ -68,6 +68,7 @@ def is_plain_path(path: str) -> bool:
     """Whether a relative path only leads down (no `..`), and libraries of table formats open just
     this path, and not another one that they make of it."""
     parts = path.split("/")
+    # Libraries leave out blanks at the ends.
     is_downward = bool(parts[0]) and _STEPS.isdisjoint(parts)
     return is_downward and not is_misread(path) and path == path.strip(" ")
 

@@ -54,7 +54,8 @@ _T = TypeVar("_T")
 
 
 def check_retention(retention: timedelta) -> None:
-    """Raise ConfigError for a retention that endangers batches in progress."""
+    """Raise ConfigError for a retention, the age below which a vacuum removes no file, that is so
+    short that it endangers files of batches in progress."""
     if retention < MIN_RETENTION:
         raise ConfigError(
             "Files younger than an hour may belong to a batch that is about to be committed: keep "

@@ -84,6 +84,7 @@ def _missing_required(required: pa.Field, column: pa.Array) -> Iterator[tuple[st
             yield f"{required.name}.{name}", _lists_with(mask, column)
     elif pa.types.is_map(kind) and pa.types.is_map(column.type):
         entries = _entries_of_map(column)
+        # An entry has no name, so that its fields are named as `map.key` and `map.value`.
         entry = pa.field("", pa.struct([kind.key_field, kind.item_field]), nullable=False)
         for name, mask in _missing_required(entry, entries.flatten()):
             yield f"{required.name}{name}", _lists_with(mask, entries)

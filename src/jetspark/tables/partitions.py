@@ -64,12 +64,12 @@ class PartitionBy:
         `bucket(16, id)`. Raises ConfigError."""
         text = text.strip()
         if (match := _TIME_UNIT.fullmatch(text)) is not None:
-            return cls(_unquote(match[2]), match[1].casefold())
+            return cls(_unquote(match[2]), transform=match[1].casefold())
         if (match := _WITH_WIDTH.fullmatch(text)) is None:
             return cls(_unquote(text))
         if not int(match[2]):
             raise ConfigError(f"{named('partition_by')}: {text}: its number must be 1 or more.")
-        return cls(_unquote(match[3]), match[1].casefold(), int(match[2]))
+        return cls(_unquote(match[3]), transform=match[1].casefold(), width=int(match[2]))
 
     def __str__(self) -> str:
         """The text that `parse` reads as this; a column with a comma stands in backquotes."""

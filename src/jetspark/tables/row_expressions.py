@@ -32,16 +32,22 @@ _UNKNOWN_FIELDS = re.compile(r"(?:rest|new)(?P<json>\[.*\])", re.DOTALL)
 
 @dataclass(frozen=True)
 class RowExpression:
-    """A value of each row: of a column, of a part of the columns subject and headers, or of the
-    payload's fields that a schema does not have (its *rest*)."""
+    """An expression that has a value for each row, by which tables are named and columns derived:
+    a column, a token of the message's subject, a header, a unit of time, or the payload's *rest*
+    (the fields that a schema does not have)."""
 
     text: str
+    """The expression as users write it."""
     column: str
+    """The column of the rows from which the value is computed."""
     token: int | None = None
+    """Number of the subject's token, from 0, if that is the value."""
     header: str | None = None
+    """Name of the header whose first value is the value."""
     unit: str | None = None
+    """`day` or `hour`, if the value is the start of that unit of time."""
     schema: str | None = None
-    """In DDL, the fields of the payload that are not in the rest."""
+    """In DDL, the fields of the payload that are not in the rest, if the value is of the rest."""
     new: FieldNames | None = None
     """Rule by which the rest's fields become columns, if the value is their types; None: the value
     is the rest itself."""
@@ -67,26 +73,26 @@ class RowExpression:
         """
         text = text.strip()
         if (match := _TIME_UNIT.fullmatch(text)) is not None:
-            return cls(text, match["column"].strip(), unit=match["unit"])
+            return cls(text, column=match["column"].strip(), unit=match["unit"])
         if (match := _UNKNOWN_FIELDS.fullmatch(text)) is not None:
             schema, *renamed = json.loads(match["json"])
             new = FieldNames(*renamed) if renamed else None
-            return cls(text, UNFRAMED_PAYLOAD, schema=schema, new=new)
+            return cls(text, column=UNFRAMED_PAYLOAD, schema=schema, new=new)
         if (match := _WITH_KEY.fullmatch(text)) is None:
             if not text or "[" in text:
                 raise ConfigError(
                     f"{option}: {{{text}}} is not a value of a row: write {{column}}, "
                     "{subject[1]} or {header[Name]}."
                 )
-            return cls(text, text)
+            return cls(text, column=text)
         key = match["key"].strip()
         if match["column"] == "header":
             if not key:
                 raise ConfigError(f"{option}: {{{text}}}: name the header.")
-            return cls(text, "headers", header=key)
+            return cls(text, column="headers", header=key)
         if not key.isdecimal():
             raise ConfigError(f"{option}: {{{text}}}: a token of a subject has a number, from 0.")
-        return cls(text, "subject", token=int(key))
+        return cls(text, column="subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Compute the value of each row, or null. The day of a timestamp is a date, its hour a

@@ -71,7 +71,8 @@ def column_bounds(metadata: pq.FileMetaData, index: int, long_texts: LongTexts) 
                 bounds.append(_row_group_bounds(statistics))
             except (OverflowError, ValueError):  # a date that Python does not have
                 return None, None
-        # A row group with only nulls has no bounds, and does not change the others'.
+        # A row group with only nulls has no bounds, and does not change the others'. One with long
+        # texts has none in Parquet either, but in `long_texts`. Any other makes all unknown.
         elif not has_long_texts and (statistics is None or statistics.num_values):
             return None, None
     if not bounds:

@@ -45,7 +45,7 @@ creates, or an earlier one that is younger than the version it was prepared on."
 
 
 class TableFacts(msgspec.Struct, frozen=True):
-    """A table at its newest version."""
+    """What a command shows about a table at its newest version."""
 
     format: str
     location: str
@@ -133,9 +133,10 @@ class Table(Protocol):
         """The storage for new files."""
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """The layout of new files.
+        """How new data files are divided, sorted and written.
 
-        Raises ConfigError for a table with features that would not be enforced in new files.
+        `target_bytes`: the size of a file; `compression`: Parquet's. Raises ConfigError for a table
+        with features that would not be enforced in new files.
         """
 
     def refresh(self) -> None:
@@ -166,9 +167,9 @@ class Table(Protocol):
         """Raise ConfigError for a table that removes transaction versions after a time."""
 
     def was_set_back(self, version: int, name: str, txn_version: int) -> bool:
-        """Whether the table was set back to a version before the commit that set this transaction
-        version, which made `version` or a later one: by a restore (Delta), by a rollback
-        (Iceberg)."""
+        """Whether a restore (Delta) or a rollback (Iceberg) has taken the table back to before the
+        commit that set the transaction version `name` to `txn_version`. `version`: the table
+        version that this commit made, or an earlier one."""
 
     def repair_version_hint(self) -> None:
         """Name the newest version where readers look for it, if a writer was killed between its
@@ -193,8 +194,9 @@ class Table(Protocol):
         """Replace all files of the table. Raises ConfigError for an append-only table."""
 
     def merge(self, changes: Changes, txn_versions: TxnVersions) -> None:
-        """Replace the rows with the same keys, unless they are newer, and remove those that
-        `changes.truncated_before` covers. Raises as `replace`."""
+        """Merge a batch of upserts: insert its rows, replace or remove the table's rows with the
+        same keys, unless they are newer, and remove those that a truncate covers. Raises as
+        `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""
@@ -207,8 +209,8 @@ class Table(Protocol):
         """Keep older versions for about this time, from the next version on."""
 
     def bytes_to_merge(self, target_bytes: int) -> int:
-        """Bytes that `compact` would rewrite; 0 for a table that another program compacts, which
-        would have to know of it."""
+        """Bytes of the small files that `compact` would rewrite; 0 for a table that another program
+        compacts, since the two could compact the same files."""
 
     def compact(self, target_bytes: int) -> Compaction:
         """Merge small files into files of about this size."""

@@ -66,13 +66,13 @@ class TableTemplate:
             return None
         values = tuple(RowExpression.parse(option, value) for value in parts[1::2])
         ambiguous = _AMBIGUOUS_IN_CATALOG if in_catalog else _AMBIGUOUS_IN_FOLDER
-        if any(map(ambiguous.fullmatch, parts[2:-1:2])):
+        if any(map(ambiguous.fullmatch, parts[2:-1:2])):  # the texts between two values
             raise ConfigError(
                 f"{option}: in {template} nothing tells where a value ends, so different values "
                 f"could name one table: write a {'_ or .' if in_catalog else '-, _ or /'} between "
                 "them."
             )
-        return cls(tuple(parts[::2]), values, in_catalog)
+        return cls(texts=tuple(parts[::2]), values=values, in_catalog=in_catalog)
 
     @cached_property
     def _separators(self) -> frozenset[str]:
@@ -111,6 +111,7 @@ class TableTemplate:
         table: a nested or binary one. `option`: the name of the option with the template."""
         for value in self.values:
             kind = rows.field(value.column).type
+            # Parts of a subject, headers and times always make a name.
             if value.text == value.column and (
                 pa.types.is_nested(kind) or pa.types.is_binary(kind)
             ):
@@ -134,6 +135,7 @@ class TableTemplate:
         for value, text in zip(self.values, self.texts[1:], strict=True):
             values = value.of(batch).cast(pa.string())
             parts += [map_distinct_values(values, self._escape), text]
+        # Where a value is null, so is the name.
         encoded = pc.binary_join_element_wise(*parts, "").dictionary_encode(null_encoding="encode")
         names = encoded.dictionary.to_pylist()
         if len(names) == 1:

@@ -175,7 +175,11 @@ class Upsert:
             self._check_unique(table, changes.keys)
         table.merge(changes, {**txn_versions, unique: None})
         description = _WriteDescription(
-            self.keys, self.sequence_by, self.deletes, self.truncates, self.history_by
+            keys=self.keys,
+            sequence_by=self.sequence_by,
+            apply_as_deletes=self.deletes,
+            apply_as_truncates=self.truncates,
+            history_by=self.history_by,
         )
         with suppress(CommitConflict):  # the next batch sets it
             table.set_property(WRITE_DESCRIPTION, msgspec.json.encode(description).decode())
@@ -216,7 +220,13 @@ class Upsert:
         deleted = pa.chunked_array([pa.repeat(pa.scalar(False), latest.num_rows)])
         if self.deletes is not None and latest.num_rows:
             deleted = self.deletes.of(latest)
-        return Changes(latest, deleted, self.keys, self.sequence_by, truncated_before)
+        return Changes(
+            rows=latest,
+            deleted=deleted,
+            keys=self.keys,
+            sequence_by=self.sequence_by,
+            truncated_before=truncated_before,
+        )
 
     def read(self, table: Table, files: Sequence[NewFile]) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Read the rows of a batch from the files in which tasks have staged them: yields (rows
@@ -279,7 +289,7 @@ class Upsert:
         positions = placed.select([*self.keys, log_position.COLUMN])
         existing = existing_rows(table, positions.schema, unplaced.select(self.keys))
         earlier = pa.concat_tables([positions, existing])
-        newly_placed = self.place_in_log(unplaced, earlier, truncates)
+        newly_placed = self.place_in_log(unplaced, placed=earlier, truncates=truncates)
         return self._last(pa.concat_tables([placed, newly_placed]), unplaced_apart=False)
 
     def place_in_log(

@@ -74,7 +74,8 @@ def check_no_enforced_rules(name: object, table: DeltaTable) -> None:
 
 
 def check_not_append_only(name: object, table: DeltaTable) -> None:
-    """Raise ConfigError for a table whose rows must not be replaced or removed."""
+    """Raise ConfigError for a table whose property says that rows are only added, since the caller
+    would replace or remove some."""
     if table.metadata().configuration.get("delta.appendOnly") == "true":
         raise ConfigError(
             f"{name} is append-only (delta.appendOnly=true): use mode('append') without "

@@ -34,6 +34,7 @@ def prepare_merge(
         old_order = _quote(changes.sequence_by, "old")
         is_newer = f"({old_order} IS NULL OR {_quote(changes.sequence_by, 'new')} >= {old_order})"
     is_deleted = _quote(_DELETED, "new")
+    # Of the clauses for a match, the first one that applies counts.
     merge = (
         table.merge(
             changes.rows.append_column(_DELETED, changes.deleted),

@@ -113,7 +113,7 @@ class OpenDelta(Table):
                 commit_properties=_commit_properties(txn_versions),
             )
         except DeltaError as error:
-            if cls.find(name) is not None:  # whatever the error says
+            if cls.find(name) is not None:  # so another writer did, whatever the error says
                 raise CommitConflict(f"{name} was created by another writer.") from error
             raise
         return cls(name, created)
@@ -221,7 +221,7 @@ class OpenDelta(Table):
             zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
         )
         return [
-            DeltaScanTask(group, files.schema, tuple(columns))
+            DeltaScanTask(fragments=group, schema=files.schema, columns=tuple(columns))
             for group in group_into_tasks(
                 files.get_fragments(), lambda file: sizes.get(file.path, 0), at_least
             )
@@ -249,9 +249,9 @@ class OpenDelta(Table):
         """Raise ConfigError if the log names a file that is not in the table's folder, or is behind
         a link: somebody else's file could be read, or removed."""
         location = _path(self.name)
-        # A deletion vector is looked for in every local log, even without the feature: deltalake
-        # opens it all the same.
         inside.check_relative_paths(location, self._add_actions["path"].to_pylist())
+        # A local log is searched for deletion vectors even if the table does not declare them:
+        # deltalake opens them all the same.
         is_local = inside.local_folder_of(location) is not None
         if is_local or "deletionVectors" in features.table_features(self._table):
             check_log(location, self.storage.files())
@@ -359,7 +359,7 @@ class OpenDelta(Table):
                 [Field.from_arrow(as_nullable(column)) for column in columns]
             )
         self.refresh()
-        if self.is_new:
+        if self.is_new:  # no file lacks the columns, so they can have statistics
             properties = statistics.statistics_property(self.schema, self.partition_by)
         elif statistics.INDEXED_COLUMNS not in self._configuration:
             # deltalake takes a file without a column for one without nulls in it, if the column
@@ -412,7 +412,10 @@ class OpenDelta(Table):
             for name, value in zip(self.partition_by, file.partition, strict=True)
         }
         file_statistics = statistics.statistics_json(
-            file.metadata, columns_with_statistics, file.with_nan, file.long_texts
+            file.metadata,
+            columns_with_statistics,
+            with_nan=file.with_nan,
+            long_texts=file.long_texts,
         )
         return AddAction(
             path=file.path,
@@ -424,8 +427,9 @@ class OpenDelta(Table):
         )
 
     def _resolve(self, txn_versions: TxnVersions) -> dict[str, int]:
-        """The transaction versions to commit, where None stands for the table version that the
-        commit creates: the next one, or a later one if deltalake tries again."""
+        """The transaction versions to commit, with the table's next version in place of None. The
+        commit creates that version, or, if deltalake tries again after another commit, a later
+        one."""
         return {
             name: self.version + 1 if value is None else value
             for name, value in txn_versions.items()
@@ -442,6 +446,7 @@ class OpenDelta(Table):
         except Exception as error:  # of too many kinds to name them
             self.refresh()
             paths = self._add_actions["path"].to_pylist() if files else ()
+            # A file's name is unique; the folders before it may be encoded in the log.
             if any(path.endswith(files[0].path.rpartition("/")[2]) for path in paths):
                 return  # the answer was lost, or something failed after the commit
             if not isinstance(error, CommitFailedError):
@@ -502,9 +507,11 @@ class OpenDelta(Table):
                     f"{self.name} keeps the files of older versions for longer, by its property "
                     "delta.deletedFileRetentionDuration: give at least that time (--keep)."
                 ) from error
+        # Files that the log names were the table's. Without a retention, all unneeded files are
+        # listed, also those of other tables in the folder.
         result = maintenance.prove_removable(
             _path(self.name),
-            list_unneeded(self._table, retention, unlogged=True),
+            unneeded=list_unneeded(self._table, retention, unlogged=True),
             expired={*list_unneeded(self._table, retention, unlogged=False)},
             all_paths=list_unneeded(self._table, timedelta(), unlogged=True),
         )

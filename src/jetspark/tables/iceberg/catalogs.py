@@ -31,6 +31,7 @@ def load_trusted(name: str, properties: Mapping[str, str]) -> Catalog:
     ):
         return _TrustedRest(name, **own)
     catalog = load_catalog(name, **properties)
+    # PyIceberg has made the object, so only its class can be replaced by one with the checks.
     catalog.__class__ = _checking_class(type(catalog), own)
     return catalog
 
@@ -57,7 +58,8 @@ def _checking_class(kind: type[Catalog], own: Mapping[str, Any]) -> type[Catalog
 
 
 class _TrustedRest(RestCatalog):
-    """A REST catalog whose answers are checked before the library uses them."""
+    """A REST catalog whose answers are checked before PyIceberg uses them: they could name code to
+    load."""
 
     def __init__(self, name: str, **properties: Any) -> None:
         self._own = dict(properties)
@@ -78,6 +80,7 @@ class _TrustedRest(RestCatalog):
     def load_table(self, identifier: str | Identifier) -> Table:
         """Load a table, as RestCatalog does. Raises ConfigError as `check_table`."""
         table = super().load_table(identifier)
+        # The catalog, unlike the table itself, may say how storage is reached: `table.config`.
         return _check_loaded_table(table, {**self.properties, **table.config})
 
 

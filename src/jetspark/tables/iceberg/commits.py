@@ -86,10 +86,10 @@ def _has_bounds(collector: arrow_io.StatisticsCollector) -> bool:
 
 
 def data_file(name: TableName, table: Table, columns: pa.Schema, file: NewFile) -> DataFile:
-    """The manifest's entry of a file that a FileWriter wrote for this table.
+    """The entry of a new data file for a manifest of this Iceberg table, with its statistics.
 
-    `columns`: the table's, in Arrow. Raises TableError if the table's columns or its partition spec
-    have been changed since.
+    `name`, `columns`: the table's. Raises TableError if its columns or its partition spec have been
+    changed since the file was written.
     """
     metadata = table.metadata
     schema, spec = metadata.schema(), metadata.spec()

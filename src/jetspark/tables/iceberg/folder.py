@@ -70,7 +70,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
 
     def load_table(self, identifier: str | Identifier) -> Table:
         """The folder's table at its newest version. Raises NoSuchTableError if there is none, and
-        ConfigError for a table that is not in its own folder, or whose properties are refused."""
+        ConfigError for metadata that names another folder, or properties that are refused."""
         check_path(self.location, "metadata")
         version = self._newest_version()
         if version is None:
@@ -131,6 +131,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         before: Table | None = None
         with suppress(NoSuchTableError):
             before = self.load_table(IDENTIFIER)
+        # PyIceberg checks the requirements here, and raises CommitFailedException.
         after = self._update_and_stage_table(before, IDENTIFIER, requirements, updates).metadata
         version = 1 if before is None else _version(Path(before.metadata_location).name) + 1
         metadata_file = f"{self.location}/metadata/v{version}.metadata.json"

@@ -86,6 +86,7 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
             "in another way. Nothing was removed."
         )
     _check_no_other_table(table, files)
+    # Metadata versions, which end in .json, are left to PyIceberg; others are not Iceberg's.
     unneeded = [
         path
         for path, modified in files.items()
@@ -95,7 +96,7 @@ def find_unneeded_files(table: Table, old: Container[int], retention: timedelta)
     ]
     expired_paths = {path.removeprefix(root) for path in expired - needed}
     return prove_removable(
-        table.location(), unneeded, expired=expired_paths, all_paths=files.keys()
+        table.location(), unneeded=unneeded, expired=expired_paths, all_paths=files.keys()
     )
 
 
@@ -145,7 +146,7 @@ def _check_no_other_table(table: Table, files: Iterable[str]) -> None:
         uri = f"{table.location().rstrip('/')}/{path}"
         if (
             not path.endswith(".metadata.json")
-            or path.count("/") > 1
+            or path.count("/") > 1  # below the folder `metadata`, where no metadata is
             or _without_scheme(uri) in own_files
         ):
             continue

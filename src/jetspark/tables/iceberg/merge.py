@@ -32,6 +32,7 @@ def write_merged_rows(table: Table, changes: Changes, files: FileWriter) -> list
         matching_rows = pa.concat_tables([file.matching_rows for file in affected])
         changes = changes.without_outdated(matching_rows)
     replaced = []
+    # A file whose rows are all newer than the changes of their keys need not be replaced.
     for file in affected:
         if file.is_truncated or len(changes.matching_row_numbers(file.matching_rows)):
             for batch in _remaining_rows(table, changes, file.task).to_batches():
@@ -63,7 +64,7 @@ def _find_affected_files(table: Table, changes: Changes) -> Iterator[_AffectedFi
         matching_rows = rows.take(changes.matching_row_numbers(rows))
         is_truncated = bool(pc.any(changes.truncated_mask(rows), min_count=0).as_py())
         if matching_rows.num_rows or is_truncated:
-            yield _AffectedFile(task, matching_rows, is_truncated)
+            yield _AffectedFile(task, matching_rows, is_truncated=is_truncated)
 
 
 def _remaining_rows(table: Table, changes: Changes, task: FileScanTask) -> pa.Table:

@@ -49,6 +49,7 @@ class TransformedPartition(Partition):
             values = [transform(value) for value in distinct.dictionary.to_pylist()]
         except (OverflowError, ValueError):
             raise year_out_of_range(self.column) from None
+        # The results of all transforms but `truncate` are integers.
         kind = column.type if self._truncate is not None else pa.int32()
         return pa.array(values, kind).take(distinct.indices)
 
@@ -167,7 +168,7 @@ def _partition(
             f"{_USE_ICEBERG_CONNECTOR}"
         )
     return TransformedPartition(
-        name, column, transform, schema.find_field(field.source_id).field_type
+        name, column, transform, source=schema.find_field(field.source_id).field_type
     )
 
 
@@ -188,9 +189,9 @@ def _partition_text(column: str, transform: transforms.Transform[Any, Any]) -> s
         case transforms.IdentityTransform():
             return column
         case transforms.BucketTransform():
-            return str(PartitionBy(column, "bucket", transform.num_buckets))
+            return str(PartitionBy(column, "bucket", width=transform.num_buckets))
         case transforms.TruncateTransform():
-            return str(PartitionBy(column, "truncate", transform.width))
+            return str(PartitionBy(column, "truncate", width=transform.width))
     return str(PartitionBy(column, str(transform)))
 
 

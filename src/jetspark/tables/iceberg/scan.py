@@ -118,6 +118,7 @@ def _read_file(
         )
         start = 0
         for batch in scanner.to_batches():
+            # Deletions name rows by their position in the file, from 0.
             positions = pa.array(range(start, start + batch.num_rows), pa.int64())
             start += batch.num_rows
             rows = batch

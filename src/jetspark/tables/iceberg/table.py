@@ -179,7 +179,7 @@ class OpenIceberg(Table):
         """The table at a snapshot, given by its id. Raises ConfigError if that does not exist."""
         if self._table.snapshot_by_id(version) is None:
             raise ConfigError(f"{self.name} has no snapshot {version}.")
-        return OpenIceberg(self.name, self._table, version)
+        return OpenIceberg(self.name, self._table, snapshot=version)
 
     def scan_tasks(
         self, columns: Sequence[str], prune: str | None, at_least: int
@@ -285,7 +285,7 @@ class OpenIceberg(Table):
         )
         try:
             replaced = write_merged_rows(self._table, changes, files)
-            self._stage(transaction, files.close(), txn_versions, replaced)
+            self._stage(transaction, files.close(), txn_versions, replaced_files=replaced)
         except BaseException:
             files.discard()
             raise
@@ -349,7 +349,7 @@ class OpenIceberg(Table):
             if self._replace_files(old={task.file.file_path for task in group}, new=new):
                 removed += len(group)
                 added += len(new)
-        return Compaction(removed, added)
+        return Compaction(removed=removed, added=added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
         """Yield groups of small files of one partition that a compaction merges into one file.
@@ -380,7 +380,8 @@ class OpenIceberg(Table):
             if not old <= files_by_path.keys():
                 return False
             transaction = self._begin()
-            stage_files(transaction, [files_by_path[path] for path in old], self._data_files(new))
+            old_files = [files_by_path[path] for path in old]
+            stage_files(transaction, old=old_files, new=self._data_files(new))
             commit(self.name, transaction)
             return True
 
@@ -460,7 +461,7 @@ class OpenIceberg(Table):
     ) -> None:
         """Add new files, in place of others, and transaction versions to a transaction, which is
         not committed yet. A version of None becomes the id of the new snapshot."""
-        stage_files(transaction, replaced_files, self._data_files(files))
+        stage_files(transaction, old=replaced_files, new=self._data_files(files))
         snapshot_id = transaction.table_metadata.current_snapshot_id
         versions = {
             name: snapshot_id if value is None else value for name, value in txn_versions.items()
