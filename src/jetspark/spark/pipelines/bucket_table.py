@@ -106,7 +106,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     keys = leaders(options).call(lambda api: _fetch_keys(api, options.streams[0]))
     rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(keys, pa.string()))))
     if rows.num_rows:
-        upsert = Upsert((_KEY,), _REVISION)
+        upsert = Upsert(keys=(_KEY,), sequence_by=_REVISION)
         commit_files(
             table,
             (),
@@ -151,4 +151,4 @@ def _deletes(table: Table, rows: pa.Table) -> Changes:
         for field in table.schema
     }
     deleted = pa.chunked_array([pa.repeat(pa.scalar(True), rows.num_rows)])
-    return Changes(pa.table(columns), deleted, (_KEY,), _REVISION)
+    return Changes(pa.table(columns), deleted, keys=(_KEY,), sequence_by=_REVISION)

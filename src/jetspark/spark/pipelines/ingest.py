@@ -300,10 +300,10 @@ class Ingest:
             reading = {**self.reading, "presentValues": "true"} if self._is_bucket else self.reading
             flow = flow_into(
                 spark,
-                source_options(reading, follow=self.follow),
-                self.table,
-                sink,
-                self._row_spec(),
+                options=source_options(reading, follow=self.follow),
+                table=self.table,
+                sink=sink,
+                spec=self._row_spec(),
             )
             writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink, **flow.sink)
             interval = self.interval if self.follow else None
@@ -327,7 +327,8 @@ class Ingest:
 
     def _row_spec(self) -> RowSpec:
         """What tasks need to make rows of messages: the payloads' schema and derived columns."""
-        return RowSpec(named("json_schema"), self._payload_ddl, self._derived)
+        option = named("json_schema")
+        return RowSpec(option=option, ddl=self._payload_ddl, derived=self._derived)
 
     @property
     def _payload_ddl(self) -> str | None:

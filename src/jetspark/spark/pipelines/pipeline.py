@@ -310,10 +310,10 @@ def _flow_into_table(
     with _located(pipeline, "sinks", name):
         return flow_into(
             spark,
-            source_options(source.options, follow=pipeline.follow),
-            sink.table,
-            _sink_options(pipeline, name),
-            _row_spec(sink, source),
+            options=source_options(source.options, follow=pipeline.follow),
+            table=sink.table,
+            sink=_sink_options(pipeline, name),
+            spec=_row_spec(sink, source),
         )
 
 
@@ -321,7 +321,12 @@ def _row_spec(sink: PipelineSink, source: PipelineSource) -> RowSpec:
     """What tasks need to make the rows of a sink's table of the messages of a source: the payloads'
     schema, derived columns, and the tables of a list."""
     tables = () if sink.table is None else sink.table.tables
-    return RowSpec(named("json_schema"), source.json_schema, sink.derived, tables)
+    return RowSpec(
+        option=named("json_schema"),
+        ddl=source.json_schema,
+        derived=sink.derived,
+        tables=tables,
+    )
 
 
 def _check_partition_by(pipeline: PipelineFile, name: str, columns: Sequence[str]) -> None:

@@ -52,8 +52,9 @@ class PipelineFile:
         return f"{self.checkpoint.rstrip('/')}/{sink}"
 
     def stream_of(self, sink: PipelineSink) -> PipelineSource | None:
-        """The stream that a sink writes into its table without a view in between; None for a sink
-        that is no table, or gets its rows in another way."""
+        """The stream that a sink writes into its table without a query of Spark in between; None
+        for a sink that is no table, and for rows of a view, a bucket, a static source, or a source
+        with a watermark."""
         source = self.sources.get(sink.rows)
         return source if source and source.is_plain and sink.table is not None else None
 

@@ -111,7 +111,7 @@ def read_sink(
     if parsed.guarantee is Guarantee.EXACTLY_ONCE:
         options = {"writerName": f"{pipeline}/{sink.name}", **options}
         parsed = parse_sink_options(options)
-    return PipelineSink(rows, format_, options, parsed, mode, tuple(partition_by))
+    return PipelineSink(rows, format_, options, parsed, mode=mode, partition_by=tuple(partition_by))
 
 
 def _read_format(sink: TomlTable) -> str:

@@ -93,4 +93,6 @@ def _read_stream_source(
     else:
         with source.blaming("json_schema"):
             json_columns(ddl, named("json_schema"), parsed.columns)
-    return PipelineSource(JETSTREAM, options, parsed, ddl, watermark, static)
+    return PipelineSource(
+        JETSTREAM, options, parsed, json_schema=ddl, watermark=watermark, static=static
+    )

@@ -228,8 +228,8 @@ class _ListedTableReader:
     def _read_partitions(self, columns: list[str], derived: dict[str, RowExpression]) -> list[str]:
         """Read the key `partition_by`: columns, and transforms such as `day(time)`.
 
-        It may name `day`, the day of the message, although no column has this name: then `day` is
-        added to `columns`, those of the rows, and to the `derived` ones, too.
+        If no column has the name `day`, it may name the day of the message so: `day` is added to
+        `columns`, those of the rows, and, if the table is partitioned by it, to the `derived` ones.
         """
         partition_by = self.table.take_texts("partition_by", PARTITIONS_EXAMPLE)
         partition_columns = [PartitionBy.parse(text).column for text in partition_by]

@@ -199,7 +199,7 @@ class Replay:
         """A boolean column: whether a row's payload is a text, and not bytes as they were read from
         a message."""
         types = {column.name: column.dataType for column in table.schema}
-        # Then the payload is the bytes that could not be decoded, if there are any, or else JSON.
+        # Without a column `data`, the payload is what could not be decoded, as bytes, or else JSON.
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()
         return F.lit(table.select(payload).schema[0].dataType == StringType())

@@ -97,12 +97,13 @@ def _last_row_of_others(
     `streams_apart`: the table's keys include the stream, so rows of other streams are ignored.
     """
     rows: list[_LastRow] = []
+    # This skips files; rows are compared below.
     unlike = f"timestamp < '{facts.created}' OR stream <> '{facts.name}'"
     for scan_task in table.scan_tasks(_COLUMNS, prune=unlike, at_least=1):
         for batch in scan_task.batches():
             times = batch["timestamp"].cast(pa.int64())
             columns = pa.table([batch["seq"], times, batch["stream"]], _COLUMNS)
-            older = pc.field("timestamp") < parse_isotime(facts.created) // 1000
+            older = pc.field("timestamp") < parse_isotime(facts.created) // 1000  # microseconds
             own = pc.field("stream") == facts.name
             columns = columns.filter(own & older if streams_apart else ~own | older)
             last = columns.sort_by("seq")[-1:].to_pylist()
@@ -110,4 +111,4 @@ def _last_row_of_others(
                 _LastRow(LastMessage(row["seq"], row["timestamp"] * 1000), row["stream"])
                 for row in last
             ]
-    return max(rows, default=None)
+    return max(rows, default=None)  # by the sequence, the first field of a message

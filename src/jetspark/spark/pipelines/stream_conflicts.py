@@ -27,6 +27,8 @@ def check_read_once(
     for source in sources:
         consumer = source.interest_consumer or ""
         for stream in fetch_source_facts(source).values() if source.removes_read_messages else ():
+            # Each consumer of a stream with retention "interest" gets all messages, so sources
+            # with different ones do not take them from each other.
             key = (stream.name, stream.created, consumer)
             if (reader := readers.get(key)) is not None:
                 twice = (

@@ -132,7 +132,7 @@ class RowSpec:
             for routed, (table_ddl, table_derived) in zip(table.tables, listed, strict=True)
         )
         return cls(
-            option="the schema",
+            option="the schema",  # what messages call it: tasks do not know the user's option
             ddl=ddl,
             derived=derived,
             tables=tables,

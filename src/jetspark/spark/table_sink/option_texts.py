@@ -54,7 +54,7 @@ _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 def _read_retention(name: str, value: str) -> timedelta:
     """Parse the option for how long old versions of a table are kept, as `7d`; at least 1 hour."""
     retention = parse_duration(named(name), value)
-    if not retention:
+    if not retention:  # 0; there are no units smaller than an hour
         raise ConfigError("must be at least 1h.", option=name)
     return retention
 
@@ -254,7 +254,7 @@ def _read_texts(format_: Format, options: Mapping[str, str]) -> _OptionParts:
     names = (*converters, *_LOCATION_OPTIONS[format_])
     attributes = {"location": "path"}  # Spark's catalog gives the path of a table as `location`
     attributes |= {spark_name(name).casefold(): name for name in names}
-    parts = _OptionParts({}, {}, {})
+    parts = _OptionParts(location={}, properties={}, values={})
     for option, value in options.items():
         folded = option.casefold()
         name = attributes.get(folded)

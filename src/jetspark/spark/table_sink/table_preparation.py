@@ -110,7 +110,8 @@ def _prepare_list(
     prepare_one: Callable[[LakehouseOptions, pa.Schema], Target],
 ) -> Target:
     """Prepare each table of a list by `prepare_one`, several at a time; returns a target that has
-    them as its `tables`. `schemas`: as for `prepare_for_query`."""
+    them as its `tables`. `schemas`: the columns of messages that no table takes, and then those of
+    each table's rows."""
     with ThreadPoolExecutor(MAX_CONCURRENT_COMMITS) as pool:
         targets = pool.map(prepare_one, [table.options for table in options.tables], schemas[1:])
     return Target(options, schemas[0], tables=tuple(targets))
@@ -126,9 +127,10 @@ def prepare(
     """Create the tables of a write, or check them and add columns for its rows if the options allow
     it, before a row is written.
 
-    `schemas`: as for `prepare_for_query`; `table`: the table, if it is open already; `idempotent`:
-    the table has to remember which batches it has. Raises ConfigError for rows that do not fit, and
-    TableError for a table that cannot be written.
+    `schemas`: the columns of the rows, a single schema; for a list of tables first those of
+    messages that no table takes, and then those of each table. `table`: the table, if it is open
+    already; `idempotent`: the table has to remember which batches it has. Raises ConfigError for
+    rows that do not fit, and TableError for a table that cannot be written.
     """
     if options.tables:
         return _prepare_list(
@@ -153,7 +155,7 @@ def prepare_table(
             options.format, options.name, schema, options.partitions
         )
     if idempotent or options.transaction_id is not None:
-        table.check_txn_versions_retained()
+        table.check_txn_versions_retained()  # by these it remembers batches
     _check_table(options, table)
     if options.keep_versions is not None:
         with suppress(CommitConflict):  # then the next batch sets the property
@@ -162,6 +164,7 @@ def prepare_table(
     layout = table.layout(options.target_file_size, options.file_compression)
     if options.partition_columns:
         layout = replace(layout, derived={**layout.derived, **options.partition_columns})
+    # Files of an upsert are not committed: the driver merges their rows into the table.
     layout = layout if options.upsert is None else staging_layout(layout)
     return Target(options, schema, layout, table.storage)
 
@@ -183,7 +186,9 @@ def _evolve(options: LakehouseOptions, table: Table, schema: pa.Schema) -> None:
 def check_fit(options: LakehouseOptions, schemas: Sequence[pa.Schema]) -> None:
     """Check before a query starts that its rows fit into its tables; changes nothing.
 
-    `schemas`: as for `prepare_for_query`. Raises ConfigError for columns or types that do not fit.
+    `schemas`: the columns of the rows, a single schema; for a list of tables first those of
+    messages that no table takes, and then those of each table. Raises ConfigError for columns or
+    types that do not fit.
     """
     for table, schema in zip(options.tables, schemas[1:], strict=True):
         check_fit(table.options, [schema])
@@ -235,7 +240,7 @@ def _check_names_match(options: LakehouseOptions, table: Table, names: Sequence[
     _check_may_add(options, [name for name in names if name not in table.schema.names])
     provided = {*names, *table.generated_columns}
     if options.quarantine is not None or options.on_bad_record == STOP:
-        provided.add(CORRUPT)  # from a time when bad records were kept in the table
+        provided.add(CORRUPT)  # an older table may have it from when it kept bad records
     missing = [name for name in table.schema.names if name not in provided]
     if missing and not options.merge_schema:
         raise ConfigError(

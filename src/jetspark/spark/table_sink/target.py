@@ -107,7 +107,8 @@ class Target:
         a value in a column by which the table's rows are merged (its keys, or their order)."""
         options = self.options
         mask = pa.repeat(pa.scalar(False), rows.num_rows)
-        # Then a record that could not be decoded is a row, with its payload in `_corrupt_record`.
+        # Without a quarantine and without STOP, a record that could not be decoded is a row, too,
+        # with its payload in `_corrupt_record`, which is null in others.
         keeps_bad_records = options.quarantine is None and options.on_bad_record != STOP
         if CORRUPT in rows.schema.names and not keeps_bad_records:
             mask = pc.is_valid(rows.column(CORRUPT))

@@ -86,8 +86,8 @@ def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
     """Combine what several tasks have written into one output, for one commit."""
     outputs = tuple(outputs)
     return TaskOutput(
-        tuple(file for output in outputs for file in output.files),
-        combine_changes(output.schema_changes for output in outputs),
+        files=tuple(file for output in outputs for file in output.files),
+        schema_changes=combine_changes(output.schema_changes for output in outputs),
         retries=sum(output.retries for output in outputs),
         quarantined=sum(output.quarantined for output in outputs),
         left_out=sum(output.left_out for output in outputs),

@@ -55,7 +55,7 @@ class _Writer:
         for target in self._target.by_name.values():
             options = target.options
             if options.has_one_table and formats.is_missing(options.format, options.name):
-                raise table_missing(options.name, 0)
+                raise table_missing(options.name, batch=0)  # which batches it had is not known here
         if self._target.completed_batch is not None:
             self._target.check_completed(batch_of_query())
             deque(batches, maxlen=0)  # Spark's rows have to be read
@@ -119,12 +119,13 @@ class LakehouseBatchWriter(_Writer, DataSourceArrowWriter):
             ]
         for commit in pending:
             commit.result()
-        if options.route is None:
+        if options.route is None:  # also without files: an overwrite then empties the table
             self._commit(options, files_of_only_table)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
         """Commit files to one table, by appending, replacing or merging its rows as the write says;
-        the table does not remember it, so a repeated call adds the rows again."""
+        the table does not remember it, so a repeated call adds the rows again. Files that are only
+        merged are removed afterwards, even if that fails, since they are part of no table."""
         table = formats.open_table(options.format, options.name)
         if (upsert := options.upsert) is None:
             replaces = self._replace and not self._options.is_quarantine(options)
@@ -163,7 +164,8 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
         query_id, output = _combine_messages(messages)
         commits = BatchCommits(self._options, query_id, batchId)
         if not commits.complete():
-            # It was complete before the tasks ran, which so have written nothing.
+            # The batch was complete before the tasks ran, so they have written nothing; but now a
+            # table does not have it any more.
             if self._target.completed_batch is not None:
                 raise table_missing(self._options.name, batchId)
             self._evolve_if_needed(output)
