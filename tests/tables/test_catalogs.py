@@ -236,6 +236,18 @@ def test_a_commit_that_is_not_there_is_told_and_made_by_the_next_attempt(
     assert newest(anywhere) == {n: str(n % 2) for n in range(10)}
 
 
+def test_a_property_is_set_or_the_caller_is_told(anywhere: TableName, answers: Answers) -> None:
+    """A refusal is passed on, and a lost answer is found."""
+    table = formats.open_or_create_table(formats.Format.ICEBERG, anywhere, SCHEMA, ())
+    answers.error = CommitFailedException("refused")
+    with pytest.raises(TableError):
+        table.set_property("jetspark.x", "1")
+    assert formats.open_table(formats.Format.ICEBERG, anywhere).property("jetspark.x") is None
+    answers.error, answers.applied = ServiceUnavailableError("lost"), True
+    table.set_property("jetspark.x", "2")
+    assert formats.open_table(formats.Format.ICEBERG, anywhere).property("jetspark.x") == "2"
+
+
 def test_what_was_made_though_the_answer_was_lost_is_there(
     anywhere: TableName, answers: Answers
 ) -> None:

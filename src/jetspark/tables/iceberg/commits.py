@@ -26,7 +26,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
+    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
 )
@@ -183,7 +185,7 @@ class _ConfirmingCatalog(NoopCatalog):
                 current = self._catalog.load_table(table.name())
             except Exception:
                 raise _unconfirmed(self._table, error) from error
-            if all(_has_update(update, current.metadata) for update in updates):
+            if _has_updates(updates, current.metadata):
                 return CommitTableResponse.model_validate(
                     {"metadata": current.metadata, "metadata-location": current.metadata_location}
                 )
@@ -193,13 +195,23 @@ class _ConfirmingCatalog(NoopCatalog):
             raise _unconfirmed(self._table, error) from error
 
 
-def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
-    """Whether a table with this metadata has one of a commit's updates, so that the commit got
-    there although its answer did not.
+_CONTENT = (AddSnapshotUpdate, RemoveSnapshotsUpdate, AddSchemaUpdate)
+"""Updates by which a table tells a commit of ours from one of another writer."""
 
-    True for other kinds, such as properties, which a commit of rows sets together with its
-    snapshot.
+
+def _has_updates(updates: tuple[TableUpdate, ...], metadata: TableMetadata) -> bool:
+    """Whether a table with this metadata has a commit's updates, so that the commit got there
+    although its answer did not.
+
+    A commit is stored as a whole. So where it has rows or a schema, these decide, since another
+    writer may have changed a property again.
     """
+    content = [update for update in updates if isinstance(update, _CONTENT)]
+    return all(_has_update(update, metadata) for update in content or updates)
+
+
+def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
+    """Whether a table with this metadata has one update; False for a kind that cannot be told."""
     match update:
         case AddSnapshotUpdate():
             return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
@@ -207,7 +219,11 @@ def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
             return not any(map(metadata.snapshot_by_id, update.snapshot_ids))
         case AddSchemaUpdate():
             return update.schema_.as_struct() == metadata.schema().as_struct()
-    return True
+        case SetPropertiesUpdate():
+            return update.updates.items() <= metadata.properties.items()
+        case RemovePropertiesUpdate():
+            return not metadata.properties.keys() & set(update.removals)
+    return False
 
 
 def _unconfirmed(name: TableName, error: Exception) -> TableError:
