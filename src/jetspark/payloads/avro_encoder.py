@@ -135,6 +135,13 @@ def append_value(datum: bytearray, type_: Type, value: Any, name: str) -> None:
             _append_bytes(datum, _decimal_bytes(type_, value, name) if is_decimal else value)
         case "string":
             _append_bytes(datum, value.encode())
+        case _:
+            _append_nested(datum, type_, value, name)
+
+
+def _append_nested(datum: bytearray, type_: Type, value: Any, name: str) -> None:
+    """Append an array, a map or a record to a datum; arguments and errors as in append_value."""
+    match type_.kind:
         case "array":  # one block of all items behind their number, then an empty block
             if value:
                 datum += encode_long(len(value))
