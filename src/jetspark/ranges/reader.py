@@ -90,18 +90,19 @@ class _RangeReader:
     """Whether lost messages are an error (`failOnDataLoss`), and not only reported."""
 
     def __post_init__(self) -> None:
-        """Begin at the range's start, with nothing read."""
+        """Prepare the reading of a range: nothing of it has been read yet."""
         self._next, self._end = self._range.start, self._range.end
-        """Everything before `_next` was delivered, or is not stored."""
+        """What is left: everything before `_next` was delivered, or is not stored."""
         self._rows = Deliveries()
         """Messages read but not yielded yet."""
         self._head = StreamHead(self._options, self._range)
-        self._reads_all_subjects = False  # the server does not filter
+        self._reads_all_subjects = False
+        """Whether the consumer sends all subjects, and `_subject_filter` picks the range's."""
         # A consumer sends only messages under these subjects, a snapshot sends all.
         filters_here = self._range.snapshot and self._range.subjects
         self._subject_filter = SubjectFilter(self._range.subjects) if filters_here else None
         self._last_stored = self._range.end - 1  # the stream's last sequence, as far as known
-        self._inactive_seconds = INACTIVE_SECONDS
+        self._inactive_seconds = INACTIVE_SECONDS  # after which the server removes a consumer
         self._snapshots_left = _MAX_SNAPSHOTS if self._range.snapshot else 0
         self._retry = Retry(self._limits.timeout, _PAUSES)
 

@@ -262,10 +262,14 @@ class _TableSinkReader:
     def _check(self, table: LakehouseOptions) -> None:
         """Raise ConfigError for a table with a quarantine whose source does not decode payloads, so
         that no record is rejected; and for a table that is to evolve, if its payloads cannot get
-        new fields."""
-        source = self._plain_source
+        new fields.
+
+        A list of tables may have a quarantine in any case: its tables decode the payloads.
+        """
+        source = self._plain_source  # None for rows of a view, which may lack values
         without_fields = source is not None and not source.has_fields
-        if table.quarantine is not None and without_fields and not table.tables:
+        is_list = bool(table.tables)
+        if table.quarantine is not None and without_fields and not is_list:
             self.sink.fail(
                 "quarantine",
                 "quarantine is for a source with json_schema or decode: without it every payload "

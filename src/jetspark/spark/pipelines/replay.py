@@ -196,8 +196,11 @@ class Replay:
         return F.when(self._is_text(table, payload), without).otherwise(headers).alias("headers")
 
     def _is_text(self, table: DataFrame, payload: Column) -> Column:
-        """A boolean column: whether a row's payload is a text, and not bytes as they were read from
-        a message."""
+        """A boolean column: whether a row's payload is a text, whose headers need not say how the
+        bytes of its first message were packed; false for those bytes themselves.
+
+        `payload`: the column that becomes the payload; `self.data`: its name, if the user chose it.
+        """
         types = {column.name: column.dataType for column in table.schema}
         # Without a column `data`, the payload is what could not be decoded, as bytes, or else JSON.
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():

@@ -1,4 +1,4 @@
-"""Plans ranges and partitions from offsets and the facts of streams. No I/O."""
+"""Plans the ranges of batches from offsets and the facts of streams, and finds losses. No I/O."""
 
 from __future__ import annotations
 
