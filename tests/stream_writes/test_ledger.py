@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 
 import msgspec
 import pytest
-from tests.support.streams import Admin
+from tests.support.streams import Admin, answered
 
 from jetspark.connection.options import make_options
 from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
 from jetspark.errors import WrongLastSequenceError
-from jetspark.links.link import connect
 from jetspark.stream_writes.ledger import Ledger, ledger_stream
-from jetspark.wire import frames
 
 
 def refusal(code: int) -> bytes:
@@ -36,22 +32,10 @@ def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
     if passes:
         answers.append(b'{"stream":"%b","seq":7}' % ledger_stream(target).encode())
     options = make_options(admin.url)
-    with connect(options) as leader:
-        leader.subscribe(f"_spark.{target}.stage.q.*")
-        leader.check()  # it is known to the server
-
-        def answer() -> None:
-            while answers:
-                for frame in leader.messages(time.monotonic() + 30):
-                    assert frame.reply is not None
-                    leader.send(frames.pub(frame.reply.decode(), answers.pop(0)))
-
-        thread = threading.Thread(target=answer)
-        thread.start()
+    with answered(options, f"_spark.{target}.stage.q.*", answers):
         ledger = Ledger(options, target, "q")
         if passes:
             assert ledger.stage_pack(b"rows") == 7
         else:
             with pytest.raises(WrongLastSequenceError):
                 ledger.stage_pack(b"rows")
-        thread.join()

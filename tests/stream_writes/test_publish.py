@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 import re
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.conftest import MakeServer
-from tests.support.streams import Admin
+from tests.support.streams import Admin, answered
 
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.links.link import BlockingLink, connect
+from jetspark.links.link import BlockingLink
 from jetspark.server import NatsServer
 from jetspark.stream_writes import publish
 from jetspark.stream_writes.encoded_messages import (
@@ -25,7 +24,6 @@ from jetspark.stream_writes.encoded_messages import (
     unpack_messages,
 )
 from jetspark.stream_writes.publish import StreamPublisher
-from jetspark.wire import frames
 from jetspark.wire.kernel import MessageFrame
 
 
@@ -115,21 +113,11 @@ def test_an_id_that_the_replicas_are_storing_is_sent_again(
         b'{"error":{"code":409,"err_code":10158,"description":"id is in process"}}',
         b'{"stream":"%b","seq":1,"duplicate":true}' % stream.encode(),
     ]
-    with connect(options) as leader:
-        leader.subscribe(f"{stream}.a")
-        leader.check()  # it is known to the server
-
-        def answer() -> None:
-            while answers:
-                for frame in leader.messages(time.monotonic() + 30):
-                    assert frame.reply is not None
-                    leader.send(frames.pub(frame.reply.decode(), answers.pop(0)))
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with StreamPublisher(options, stream) as publisher:
-            publisher.send(rows(f"{stream}.a", 1))
-        thread.join()
+    with (
+        answered(options, f"{stream}.a", answers),
+        StreamPublisher(options, stream) as publisher,
+    ):
+        publisher.send(rows(f"{stream}.a", 1))
     assert publisher.acked == 1
 
 
