@@ -93,6 +93,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*RETRY, "--pipeline", "x", "--server", "h"], "says the tables and schemas: give it "),
         ([*INGEST, "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
         ([*INGEST, "--master", "spark://a"], "--master 'spark://a': write spark://host:7077"),
+        ([*INGEST, "--master", "spark://127.0.0.1:1,a"], "write spark://host:7077, several"),
         ([*INGEST, "--master", "spark://127.0.0.1:1"], "master spark://127.0.0.1:1 cannot be"),
         (["ingest", "S", "--to", "", *INGEST[4:]], "--to is empty: name a folder."),
         ([*INGEST, "--checkpoint", " "], "--checkpoint is empty: name a folder."),
@@ -536,6 +537,8 @@ def test_masters_that_spark_knows_and_of_several_hosts_one_must_be_reachable() -
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         SparkFlags(master=f"spark://127.0.0.1:1,127.0.0.1:{port}").settings()
+        with pytest.raises(ConfigError, match="several with commas"):
+            SparkFlags(master=f"spark://127.0.0.1:{port},a").settings()
     with pytest.raises(SparkUnavailableError, match=re.escape("spark://127.0.0.1:1,127.0.0.1:2")):
         SparkFlags(master="spark://127.0.0.1:1,127.0.0.1:2").settings()
 

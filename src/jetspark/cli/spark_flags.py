@@ -62,13 +62,15 @@ def _check_master(master: str) -> None:
         )
     if not master.startswith(_STANDALONE):
         return None
-    reason = ""
+    addresses = []
     for address in master.removeprefix(_STANDALONE).split(","):
         host = _HOST.fullmatch(address.strip())
         if host is None:
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
+        addresses.append((host[1].strip("[]"), int(host[2])))
+    reason = ""
+    for target in addresses:
         try:
-            target = (host[1].strip("[]"), int(host[2]))
             # A standalone master may have several addresses; one that answers is enough.
             return socket.create_connection(target, _MASTER_CONNECT_TIMEOUT).close()
         except (OSError, OverflowError) as error:
