@@ -188,3 +188,19 @@ def test_a_pipeline_tells_it_of_every_sink(
     )
     with pytest.raises(PipelineError, match=r"sink out: .*out has lost its batch 0"):
         check_tables(read_pipeline(file))
+
+
+def test_a_pipeline_tells_which_table_of_a_list_it_is(query: Query, tmp_path: Path) -> None:
+    """Also if the path of another table of the list is the beginning of this one's."""
+    shutil.rmtree(query.checkpoint)
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f'checkpoint = "{tmp_path}/checkpoints"\n[sources.s]\nstream = "S"\n'
+        f'[sinks.out]\nformat = "jetspark-{query.format}"\n'
+        '[[sinks.out.tables]]\nsubjects = ["s.a"]\n'
+        f'path = "{str(query.table)[:-1]}"\n'
+        '[[sinks.out.tables]]\nsubjects = ["s.b"]\n'
+        f'path = "{query.table}"\n'
+    )
+    with pytest.raises(PipelineError, match=r"p.toml:9: sink out: .*query did not write"):
+        check_tables(read_pipeline(file))

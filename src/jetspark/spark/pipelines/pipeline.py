@@ -431,9 +431,10 @@ def _blamed_path(sink: PipelineSink | None, error: JetsparkError) -> tuple[str, 
     of a list; empty if the error does not show it.
     """
     tables = () if sink is None or sink.table is None else sink.table.tables
-    for index, table in enumerate(tables):
-        if str(table.options.name) in str(error):
-            return TABLES, str(index)
+    names = [str(table.options.name) for table in tables]
+    if in_error := [name for name in names if name in str(error)]:
+        # The longest, since an error about lake/orders_old has the text lake/orders, too.
+        return TABLES, str(names.index(max(in_error, key=len)))
     if isinstance(error, ConfigError) and error.option is not None:
         return (error.option,)
     if isinstance(error, ConnectionFailure):
