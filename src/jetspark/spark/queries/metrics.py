@@ -121,11 +121,10 @@ class _QueryState:
 
     def lag(self) -> dict[str, int]:
         """By stream, the number of sequences that the query has not read yet."""
-        # A copy, since another thread may add streams meanwhile.
+        # Another thread may add streams meanwhile, or replace the positions.
+        ends, positions = self.ends.copy(), self.positions
         return {
-            name: max(0, end - self.positions[name])
-            for name, end in self.ends.copy().items()
-            if name in self.positions
+            name: max(0, end - positions[name]) for name, end in ends.items() if name in positions
         }
 
     def read_checkpoint(self) -> None:
