@@ -19,6 +19,7 @@ from jetspark.options.names import spark_name
 from jetspark.spark.checkpoints import parse_query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER, explain
 from jetspark.spark.local_folders import local_path
+from jetspark.spark.queries.rows_in_progress import iterate_scala
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.position_options import ENDINGS
 from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
@@ -167,9 +168,7 @@ def sources_in(plan: Any) -> Iterator[SourceOptions]:
     In `ingest` the source is called `jetspark-direct`, and has options `into.…` of its target,
     which are left out.
     """
-    leaves = plan.collectLeaves().distinct()
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
+    for leaf in iterate_scala(plan.collectLeaves().distinct()):
         with suppress(Py4JError):  # a leaf of another kind has no such name
             if leaf.isStreaming() and leaf.sourceName() in ("jetstream", "jetspark-direct"):
                 options = dict(leaf.extraOptions().asCaseSensitiveMap())
