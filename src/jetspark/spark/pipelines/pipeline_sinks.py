@@ -209,7 +209,7 @@ class _TableSinkReader:
     @property
     def _plain_source(self) -> PipelineSource | None:
         """The source, if its rows go into the table without a query of Spark in between; None for
-        rows of a view, and for a source that is static or has a watermark."""
+        rows of a view, and for a source that is a bucket, or static, or has a watermark."""
         return self.source if self.source is not None and self.source.is_plain else None
 
     def read(

@@ -155,7 +155,7 @@ class LagListener(listener.StreamingQueryListener):
     """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
 
     Every batch is logged (logger "jetspark.spark", level INFO) and passed to `callback` in a thread
-    of Spark; its exceptions are logged. For Prometheus: `query_metrics`.
+    of Spark; its exceptions are logged. For Prometheus: `queries.metrics`.
     """
 
     def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:

@@ -299,7 +299,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         """Fetch the facts of the streams, from leaders that know what the query has read, and check
         that the query can go on from `offsets`.
 
-        Raises for a stream that this query cannot continue, whatever `failOnDataLoss` says.
+        Raises for a stream that this query cannot continue, whatever `failOnDataLoss` says, and as
+        `_check_copies`.
         """
         options = self._options
         facts = fetch_source_facts(options, running=True)

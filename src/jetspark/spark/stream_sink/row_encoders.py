@@ -175,7 +175,7 @@ class EntryEncoder:
     bucket: str
     _: KW_ONLY
     max_bytes: int
-    """Most bytes of a value, including headers."""
+    """Most bytes of a value."""
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         """Yield the message of an entry for each row, in order.
