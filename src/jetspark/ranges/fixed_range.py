@@ -159,16 +159,17 @@ def check_subjects(
     transforms, and where further streams may be found later (`more_may_come`). `name`: what the
     user calls the subjects. Raises the errors of `linearizable_read`.
     """
-    only_warn = more_may_come or any(stream.stores_other_subjects for stream in facts.values())
     unknown = _subjects_without_messages(subjects, api, facts)
-    if unknown and not only_warn:  # a replaced leader may have answered: ask proven ones
+    may_come = more_may_come or _store_other_subjects(facts)
+    if unknown and not may_come:  # a replaced leader may have answered: ask proven ones
         proven = facts = confirmed_facts(api, facts)
+        may_come = _store_other_subjects(proven)
         unknown = linearizable_read(
             api, proven, lambda api: _subjects_without_messages(subjects, api, proven)
         )
     streams = ", ".join(map(repr, facts))
     for subject in unknown:
-        if not only_warn:
+        if not may_come:
             stream_subjects = _listened_subjects(facts)
             raise ConfigError(
                 f"{name}: no message under {subject!r} is in {streams}, nor can one come: it "
@@ -177,6 +178,11 @@ def check_subjects(
             )
         message = "%s: %s has no message under %r yet, and may never have one."
         logger.warning(message, name, streams, subject)
+
+
+def _store_other_subjects(facts: Mapping[str, StreamFacts]) -> bool:
+    """Whether one of the streams may store messages under subjects that it does not listen to."""
+    return any(stream.stores_other_subjects for stream in facts.values())
 
 
 def _listened_subjects(facts: Mapping[str, StreamFacts]) -> list[str]:
