@@ -217,6 +217,7 @@ def test_a_wrong_argument_is_refused_before_anything_is_sent(how: Any, said: str
         ({"json_schema": "id VARIANT"}, "is no type that payloads have"),
         ({"json_schema": "id INT, ID INT"}, "ID is there twice"),
         ({"json_schema": "id INTEGR"}, "did you mean INTEGER"),
+        ({"json_schema": ""}, "become columns by a schema: give it"),
     ],
 )
 def test_what_the_stream_does_not_have_is_refused(admin: Admin, how: Any, said: str) -> None:

@@ -98,9 +98,9 @@ class ReadPlan(ABC):
     @cached_property
     def _decoder(self) -> Decoder | None:
         """The decoder that the user chose for payloads; None if they stay as they are."""
-        decoding = self.scan.decoding
-        if self.scan.json_schema:
-            decoding = self._json_decoding(self.scan.json_schema)
+        decoding, json_schema = self.scan.decoding, self.scan.json_schema
+        if json_schema or isinstance(json_schema, str):  # an empty text is an error
+            decoding = self._json_decoding(json_schema)
         return None if decoding is None else decoding.decoder()
 
     def _json_decoding(self, json_schema: str | bool) -> Decoding | None:
@@ -161,7 +161,9 @@ class _StreamPlan(ReadPlan):
                 if self.scan.backfill is not None:
                     raise  # the user asked for a snapshot
             else:
-                yield from () if first is None else chain((first,), batches)
+                if first is not None:
+                    yield first
+                    yield from batches
                 return
         yield from self._read_range(self.sequence_range, limits)
 
