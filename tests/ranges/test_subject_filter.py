@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +34,18 @@ def test_a_choice_is_by_the_rules_of_subjects(patterns: list[str], subjects: lis
     mask = SubjectFilter(patterns).mask(raw)
     wanted = [any(subject_matches(one, subject) for one in patterns) for subject in subjects]
     assert mask.to_pylist() == wanted
+
+
+def test_a_filter_is_freed_at_once_with_the_subjects_that_it_remembers() -> None:
+    subject_filter = SubjectFilter(["a", "b.>"])
+    subject_filter.mask(pa.array([b"a", b"b.c", b"d"], pa.binary()))
+    freed = weakref.ref(subject_filter)
+    gc.disable()
+    try:
+        del subject_filter
+        assert freed() is None
+    finally:
+        gc.enable()
 
 
 def test_the_server_filters_one_subject_and_a_few_messages() -> None:
