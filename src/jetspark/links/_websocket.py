@@ -25,8 +25,8 @@ class BlockingWebSocket:
         self._socket = sock
         self._codec = codec
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self._payload_bytes = bytearray()
-        """Bytes received, but not taken by `recv_into` yet."""
+        self._unread = memoryview(b"")
+        """Payload bytes received, but not taken by `recv_into` yet."""
 
     def receive(self) -> bool:
         """Receive from the socket once, and keep the payloads of frames for `recv_into`.
@@ -37,22 +37,22 @@ class BlockingWebSocket:
         if count == 0:
             self._codec.receive_eof()
             return False
-        for payload in self._codec.receive(self._buffer[:count]):
-            self._payload_bytes += payload
+        payloads = self._codec.receive(self._buffer[:count])
+        self._unread = memoryview(b"".join((self._unread, *payloads)))
         if replies := self._codec.replies():  # to pings and to a close frame
             self._socket.sendall(replies)
         return True
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
-        while not self._payload_bytes:
+        while not self._unread:
             if self._codec.failure is not None:
                 raise ConnectionError(self._codec.failure)
             if self._codec.closed or not self.receive():
                 return 0
-        count = min(len(self._payload_bytes), len(buffer))
-        buffer[:count] = self._payload_bytes[:count]
-        del self._payload_bytes[:count]
+        count = min(len(self._unread), len(buffer))
+        buffer[:count] = self._unread[:count]
+        self._unread = self._unread[count:]
         return count
 
     def sendall(self, data: bytes) -> None:
