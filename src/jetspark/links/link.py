@@ -45,7 +45,7 @@ from jetspark.wire.kernel import (
     split_frames,
 )
 from jetspark.wire.parser import Frame, ReceiveBuffer, one_by_one
-from jetspark.wire.status import NO_RESPONDERS, status_of
+from jetspark.wire.status import status_of
 
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
@@ -409,4 +409,4 @@ class BlockingLink:
 def has_no_responders(message: MessageFrame) -> bool:
     """Whether a message is the server's reply that nobody has subscribed to the subject."""
     status = status_of(message.headers)
-    return status is not None and status.code == NO_RESPONDERS
+    return status is not None and status.is_no_responders
