@@ -96,8 +96,8 @@ class StreamFacts:
 
         Then somebody deleted that message, which is no loss: any deleted message leaves a gap.
         """
-        removes_nothing = not self.limits or self.keeps_last_per_subject
-        return removes_nothing and self.retention == "limits" and self.first_seq == sequence + 1
+        limits_lose_nothing = not self.limits or self.keeps_last_per_subject
+        return limits_lose_nothing and self.retention == "limits" and self.first_seq == sequence + 1
 
     @property
     def removed_by(self) -> str:

@@ -94,7 +94,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 def to_batch(stream: str, rows: Columns, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-    """Make one record batch of all rows, which shares their memory; only headers are copied."""
+    """Make one record batch of all rows, which shares the memory of their payloads."""
     rows = _Rows(*rows)
     return pa.RecordBatch.from_arrays(
         [_COLUMN_BUILDERS[name](stream, rows) for name in columns], schema=schema_of(columns)

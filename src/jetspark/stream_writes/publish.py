@@ -167,8 +167,8 @@ class StreamPublisher:
     def _on_answer(self, frame: MessageFrame) -> bool:
         """Process the answer to a message, an ack or a refusal.
 
-        Returns whether the message is settled: it is not sent again. Raises the errors of `send`
-        for a refusal that lasts, and for other answers.
+        Returns whether that settles the message: it is stored, or (`only_first`) never will be.
+        Raises the errors of `send` for a refusal that lasts, and for other answers.
         """
         index = int(frame.subject[len(self._inbox) :])
         if frame.payload.startswith(self._plain_ack):  # the usual answer, quickly recognized
