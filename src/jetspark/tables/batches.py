@@ -228,7 +228,8 @@ def belongs_to(table: Table, writer: str | None, name: str | None) -> bool:
         versions.append(_key("made", name))
         if writer is None:
             versions.append(_key("query", name))
-    return table.is_new or any(table.txn_version(version) is not None for version in versions)
+    # Last, since it reads the entries of all files.
+    return any(table.txn_version(version) is not None for version in versions) or table.is_new
 
 
 def created_for(writer: str, batch: int) -> dict[str, int]:

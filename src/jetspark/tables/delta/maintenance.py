@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -108,7 +108,7 @@ class _ClaimRenewal(threading.Thread):
 # -- compaction -----------------------------------------------------------------------------------
 
 
-class _LoggedFile(NamedTuple):
+class LoggedFile(NamedTuple):
     """A data file that the log names in the table's version."""
 
     path: str
@@ -125,10 +125,10 @@ def bytes_to_merge(table: DeltaTable, target_bytes: int) -> int:
         for commit in table.history(limit=_MAX_COMMITS_SEARCHED)
     ):
         return 0
-    names = table.metadata().partition_columns
-    excluded = uncompactable_values(table)
+    names, files = table.metadata().partition_columns, list_files(table)
+    excluded = uncompactable_values(names, files)
     sizes_by_partition: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for file in _list_files(table):
+    for file in files:
         # The filter that leaves out some values of a column leaves out null, too.
         if not any(
             name in excluded and (value is None or value in excluded[name])
@@ -142,28 +142,31 @@ def bytes_to_merge(table: DeltaTable, target_bytes: int) -> int:
     )
 
 
-def uncompactable_values(table: DeltaTable) -> dict[str, list[str]]:
-    """Partition values, by column, that a compaction has to leave out, since deltalake does not
-    find their files: it writes a ~ into their paths as it is, and looks for it as %7E."""
+def uncompactable_values(
+    partition_columns: Sequence[str], files: Iterable[LoggedFile]
+) -> dict[str, list[str]]:
+    """Partition values, by column, that a compaction of these files has to leave out, since
+    deltalake does not find their files: it writes a ~ into their paths as it is, and looks for it
+    as %7E. `files`: all of the table's."""
     values_by_column: dict[str, set[str]] = defaultdict(set)
-    for file in _list_files(table):
+    for file in files:
         if "~" in file.path:
-            for name, value in zip(table.metadata().partition_columns, file.partition, strict=True):
+            for name, value in zip(partition_columns, file.partition, strict=True):
                 if isinstance(value, str) and "~" in value:
                     values_by_column[name].add(value)
     return {name: sorted(values) for name, values in values_by_column.items()}
 
 
-def _list_files(table: DeltaTable) -> list[_LoggedFile]:
+def list_files(table: DeltaTable) -> list[LoggedFile]:
     """The data files that the log names in the table's version, with the values of their
     partition."""
     files = pa.table(table.get_add_actions(flatten=True))
     if not files.num_rows:
         return []
     partitions = [f"partition.{name}" for name in table.metadata().partition_columns]
+    columns = [files[name].to_pylist() for name in ("path", "size_bytes", *partitions)]
     return [
-        _LoggedFile(file["path"], file["size_bytes"], tuple(file[name] for name in partitions))
-        for file in files.select(["path", "size_bytes", *partitions]).to_pylist()
+        LoggedFile(path, size, tuple(values)) for path, size, *values in zip(*columns, strict=True)
     ]
 
 

@@ -30,6 +30,7 @@ from jetspark.tables.delta.maintenance import (
     bytes_to_merge,
     check_compacted_once,
     claim_table,
+    list_files,
     list_unneeded,
     uncompactable_values,
 )
@@ -474,12 +475,10 @@ class OpenDelta(Table):
         self._check_folders()
         with self._claim():
             before = self.version
+            excluded = uncompactable_values(self.partition_by, list_files(self._table))
             with self._detecting_conflicts():
                 metrics = self._table.optimize.compact(
-                    [
-                        (name, "not in", values)
-                        for name, values in uncompactable_values(self._table).items()
-                    ],
+                    [(name, "not in", values) for name, values in excluded.items()],
                     target_size=target_bytes,
                     commit_properties=CommitProperties(
                         custom_metadata={COMPACTION_MARK: "compact"}
