@@ -67,28 +67,29 @@ def read_files(
     files. `columns`: the ones to read; `tasks`: name the files, and those with deleted rows."""
     deleted = _deleted_positions(io, tasks)
     for task in tasks:
-        yield from _read_file(metadata, io, columns, task, deleted.get(task.file.file_path, ()))
+        yield from _read_file(metadata, io, columns, task, deleted.get(task.file.file_path))
 
 
-def _deleted_positions(
-    io: FileIO, tasks: Sequence[FileScanTask]
-) -> dict[str, list[pa.ChunkedArray]]:
+def _deleted_positions(io: FileIO, tasks: Sequence[FileScanTask]) -> dict[str, pa.ChunkedArray]:
     """Read which rows are deleted from data files: positions, from 0, by the data file's path. They
     are in deletion vectors, or in files of their own (specification, "Position Delete Files")."""
-    positions: dict[str, list[pa.ChunkedArray]] = defaultdict(list)
+    positions: dict[str, list[pa.Array]] = defaultdict(list)
     files = {file.file_path: file.file_format for task in tasks for file in task.delete_files}
     for path, file_format in files.items():
         with io.new_input(path).open() as stream:
             if file_format is FileFormat.PUFFIN:
                 for vector in deletion_vectors_from_puffin_file(PuffinFile(stream.read())):
-                    positions[vector.referenced_data_file].append(vector.to_vector())
+                    positions[vector.referenced_data_file].extend(vector.to_vector().chunks)
                 continue
             fragment = _FORMATS[file_format]().make_fragment(stream)
             rows = fragment.to_table(columns=["file_path", "pos"])
         for data_file in pc.unique(rows["file_path"]):
             of_file = rows.filter(pc.equal(rows["file_path"], data_file))
-            positions[data_file.as_py()].append(of_file["pos"])
-    return positions
+            positions[data_file.as_py()].extend(of_file["pos"].chunks)
+    return {
+        path: pa.chunked_array([part.cast(pa.int64()) for part in parts], pa.int64())
+        for path, parts in positions.items()
+    }
 
 
 def _read_file(
@@ -96,7 +97,7 @@ def _read_file(
     io: FileIO,
     columns: Schema,
     task: FileScanTask,
-    deleted: Sequence[pa.ChunkedArray],
+    deleted: pa.ChunkedArray | None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of one data file, but for those at the deleted positions, with these columns of
     the table, which may have been renamed, added or widened since the file was written."""
@@ -118,14 +119,12 @@ def _read_file(
         )
         start = 0
         for batch in scanner.to_batches():
-            # Deletions name rows by their position in the file, from 0.
-            positions = pa.array(range(start, start + batch.num_rows), pa.int64())
-            start += batch.num_rows
             rows = batch
-            for deleted_positions in deleted:  # one after the other, since there may be several
-                value_set = deleted_positions.cast(pa.int64())
-                is_kept = pc.invert(pc.is_in(positions, value_set=value_set))
-                rows, positions = rows.filter(is_kept), positions.filter(is_kept)
+            if deleted is not None:
+                # Deletions name rows by their position in the file, from 0.
+                positions = pa.array(range(start, start + batch.num_rows), pa.int64())
+                rows = batch.filter(pc.invert(pc.is_in(positions, value_set=deleted)))
+            start += batch.num_rows
             if rows.num_rows:
                 arrays = _convert_fields(
                     rows.columns, rows.num_rows, read, columns.fields, schema, constants
