@@ -36,9 +36,9 @@ class Changes:
         """Whether no row of a table is inserted, replaced or removed."""
         return not self.rows.num_rows and self.truncated_before is None
 
-    def matching_row_numbers(self, table_rows: pa.Table) -> pa.ChunkedArray:
-        """Row numbers, from 0, of the table's rows that have one of the changed keys."""
-        return matching_row_numbers(table_rows, self.rows.select(self.keys))
+    def matching_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
+        """Boolean mask of the table's rows that have one of the changed keys."""
+        return matching_mask(table_rows, self.rows.select(self.keys))
 
     def truncated_mask(self, table_rows: pa.Table) -> pa.ChunkedArray:
         """Boolean mask of the table's rows that a truncate removes: those that come before it, and
@@ -68,12 +68,14 @@ class Changes:
 
 def with_row_order(rows: pa.Table) -> pa.Table:
     """The rows with the column `ROW_ORDER`, which numbers them from 0."""
-    return rows.append_column(ROW_ORDER, pa.array(range(rows.num_rows), pa.int64()))
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return rows.append_column(ROW_ORDER, pc.cumulative_sum(ones, start=-1))
 
 
-def matching_row_numbers(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
-    """Row numbers, from 0, of the rows that have one of these keys; not sorted. `keys`: a table
-    whose columns are the key columns."""
+def matching_mask(rows: pa.Table, keys: pa.Table) -> pa.ChunkedArray:
+    """Boolean mask of the rows that have one of these keys. `keys`: a table whose columns are the
+    key columns."""
     # Arrow joins only columns of the same types.
-    typed = with_row_order(rows.select(keys.column_names).cast(keys.schema))
-    return typed.join(keys, keys.column_names, join_type="left semi")[ROW_ORDER]
+    ordered = with_row_order(rows.select(keys.column_names).cast(keys.schema))
+    matching = ordered.join(keys, keys.column_names, join_type="left semi")
+    return pc.is_in(ordered[ROW_ORDER], value_set=matching[ROW_ORDER])

@@ -78,11 +78,17 @@ class History(Upsert):
         if rows_and_truncates := list(self.read(table, files)):
             new, truncates = map(pa.concat_tables, zip(*rows_and_truncates, strict=True))
             rows, removed = self._merge_into_history(table, new, truncates)
-            rows = pa.concat_tables([rows, removed.select(rows.schema.names)])
-        # The rows to remove come last, and are marked as deleted.
-        is_removed = [False] * (rows.num_rows - removed.num_rows) + [True] * removed.num_rows
-        mask = pa.chunked_array([pa.array(is_removed, pa.bool_())])
-        return Changes(rows, deleted=mask, keys=self._identity(table.schema), sequence_by=None)
+        return Changes(
+            rows=pa.concat_tables([rows, removed.select(rows.schema.names)]),
+            deleted=pa.chunked_array(
+                [
+                    pa.repeat(pa.scalar(False), rows.num_rows),
+                    pa.repeat(pa.scalar(True), removed.num_rows),
+                ]
+            ),
+            keys=self._identity(table.schema),
+            sequence_by=None,
+        )
 
     def _identity(self, schema: pa.Schema) -> tuple[str, ...]:
         """The columns that tell a change from all others, and by which changes are sorted: the

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from jetspark.errors import CommitConflict, ConfigError, named
 from jetspark.nearest import check_column
 from jetspark.payloads import log_position
-from jetspark.tables.changes import ROW_ORDER, Changes, matching_row_numbers, with_row_order
+from jetspark.tables.changes import ROW_ORDER, Changes, matching_mask, with_row_order
 from jetspark.tables.file_layout import Layout
 from jetspark.tables.new_files import NewFile, Storage, check_unchanged
 from jetspark.tables.table import Table, TxnVersions
@@ -326,9 +326,8 @@ def existing_rows(table: Table, schema: pa.Schema, keys: pa.Table | None) -> pa.
         for batch in task.batches():
             rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
             if keys is not None:
-                numbers = with_row_order(rows)[ROW_ORDER]
-                has_key = pc.is_in(numbers, value_set=matching_row_numbers(rows, keys))
-                rows = rows.filter(pc.or_(has_key, rows[keys.column_names[0]].is_null()))
+                has_no_key = rows[keys.column_names[0]].is_null()
+                rows = rows.filter(pc.or_(matching_mask(rows, keys), has_no_key))
             tables.append(rows)
     return pa.concat_tables(tables)
 

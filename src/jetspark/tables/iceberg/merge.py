@@ -15,7 +15,7 @@ import pyiceberg.expressions as ex
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import DataScan, FileScanTask, Table
 
-from jetspark.tables.changes import ROW_ORDER, Changes, with_row_order
+from jetspark.tables.changes import Changes
 from jetspark.tables.file_writer import FileWriter
 from jetspark.tables.iceberg.scan import plan_files, read_table
 
@@ -34,7 +34,7 @@ def write_merged_rows(table: Table, changes: Changes, files: FileWriter) -> list
     replaced = []
     # A file whose rows are all newer than the changes of their keys need not be replaced.
     for file in affected:
-        if file.is_truncated or len(changes.matching_row_numbers(file.matching_rows)):
+        if file.is_truncated or pc.any(changes.matching_mask(file.matching_rows)).as_py():
             for batch in _remaining_rows(table, changes, file.task).to_batches():
                 files.write(batch)
             replaced.append(file.task.file)
@@ -61,7 +61,7 @@ def _find_affected_files(table: Table, changes: Changes) -> Iterator[_AffectedFi
     scan = table.scan(selected_fields=tuple(changes.columns))
     for task in plan_files(scan, _range_of_keys(changes)):
         rows = _read_rows(table, scan, task)
-        matching_rows = rows.take(changes.matching_row_numbers(rows))
+        matching_rows = rows.filter(changes.matching_mask(rows))
         is_truncated = bool(pc.any(changes.truncated_mask(rows), min_count=0).as_py())
         if matching_rows.num_rows or is_truncated:
             yield _AffectedFile(task, matching_rows, is_truncated=is_truncated)
@@ -71,10 +71,8 @@ def _remaining_rows(table: Table, changes: Changes, task: FileScanTask) -> pa.Ta
     """The rows of a data file, with all columns, that these changes neither replace nor remove, so
     that they have to be written again."""
     rows = _read_rows(table, table.scan(), task)
-    replaced = pc.is_in(
-        with_row_order(rows)[ROW_ORDER], value_set=changes.matching_row_numbers(rows)
-    )
-    return rows.filter(pc.invert(pc.or_(replaced, changes.truncated_mask(rows))))
+    is_changed = pc.or_(changes.matching_mask(rows), changes.truncated_mask(rows))
+    return rows.filter(pc.invert(is_changed))
 
 
 def _read_rows(table: Table, scan: DataScan, task: FileScanTask) -> pa.Table:
