@@ -26,7 +26,6 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
-    RemovePropertiesUpdate,
     RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     TableRequirement,
@@ -221,8 +220,6 @@ def _has_update(update: TableUpdate, metadata: TableMetadata) -> bool:
             return update.schema_.as_struct() == metadata.schema().as_struct()
         case SetPropertiesUpdate():
             return update.updates.items() <= metadata.properties.items()
-        case RemovePropertiesUpdate():
-            return not metadata.properties.keys() & set(update.removals)
     return False
 
 
