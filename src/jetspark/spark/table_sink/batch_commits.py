@@ -422,10 +422,11 @@ class BatchCommits:
     def _staging(self, dead_letters: PendingDeadLetters) -> Storage:
         """The storage of the files with a batch's dead letters: that of a table, or of a folder of
         tables. Raises TableError if it no longer exists."""
-        location, properties = dead_letters.location, staging_name(self._options).properties
-        storage = find_storage(location, properties)
+        location = dead_letters.location
+        name = location.table_name(staging_name(self._options).properties)
+        storage = find_storage(location.format, name)
         if storage is None:
-            raise table_missing(location.table_name(properties), self._batch)
+            raise table_missing(name, self._batch)
         return storage
 
     def _check_dead_letters(self, batch: PendingBatch) -> None:

@@ -321,8 +321,7 @@ def pending_store(options: LakehouseOptions, query: str) -> PendingStore | None:
     # A folder that does not exist here may be on a file system that only Spark knows.
     if folder is not None and os.path.isdir(folder):
         return _StoreInCheckpoint(folder)
-    name = staging_name(options)
-    storage = find_storage(Location.of(options.format, name), name.properties)
+    storage = find_storage(options.format, staging_name(options))
     return None if storage is None else _StoreBesideTables(storage, query)
 
 
@@ -335,13 +334,12 @@ def staging_name(options: LakehouseOptions) -> TableName:
     return replace(first.name, path=first.route.root)
 
 
-def find_storage(location: Location, properties: Mapping[str, str]) -> Storage | None:
-    """The storage of a table or a folder of tables, with these properties (credentials, region, …);
-    None for a table of a catalog that does not exist."""
-    name = location.table_name(properties)
+def find_storage(format_: Format, name: TableName) -> Storage | None:
+    """The storage of a table or a folder of tables; None for a table of a catalog that does not
+    exist."""
     if name.path is not None:
-        return formats.folder_storage(location.format, name)
-    table = formats.find_table(location.format, name)
+        return formats.folder_storage(format_, name)
+    table = formats.find_table(format_, name)
     return None if table is None else table.storage
 
 

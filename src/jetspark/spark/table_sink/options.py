@@ -16,12 +16,8 @@ from jetspark.errors import ConfigError, named
 from jetspark.options.scopes import TableOptions, TableReadScope, parsers_of
 from jetspark.payloads.field_names import FieldNames
 from jetspark.spark.checkpoints import query_name
-from jetspark.spark.table_sink.dead_letter_sink import (
-    DeadLetterSink,
-)
-from jetspark.tables.formats import (
-    Format,
-)
+from jetspark.spark.table_sink.dead_letter_sink import DeadLetterSink
+from jetspark.tables.formats import Format
 from jetspark.tables.history import History
 from jetspark.tables.partitions import PartitionBy
 from jetspark.tables.row_expressions import RowExpression
@@ -43,8 +39,6 @@ STOP = "stop"
 """Policy for records that cannot be decoded when no quarantine table is set."""
 _COMPACT_EVERY = 100
 """Commits from one compaction to the next while a command follows a stream."""
-
-
 _NEED_ORDER = ("apply_as_truncates", "history_by")
 """Options that go with `sequence_by`."""
 MERGE_OPTIONS = ("keys", "sequence_by", "apply_as_deletes", *_NEED_ORDER)
