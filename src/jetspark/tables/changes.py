@@ -56,8 +56,9 @@ class Changes:
         # Without an order, or with it among the keys, no row of a key is older than another.
         if self.sequence_by is None or self.sequence_by in self.keys or not table_rows.num_rows:
             return self
-        orders = with_row_order(self.rows.select(self.columns))
-        typed = table_rows.select(self.columns).cast(self.rows.select(self.columns).schema)
+        changed = self.rows.select(self.columns)
+        orders = with_row_order(changed)
+        typed = table_rows.select(self.columns).cast(changed.schema)
         newest = typed.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
         joined = orders.join(newest, list(self.keys))  # null for a key that the table lacks
         # One with the same order is taken for a repeat, and replaces the row.

@@ -252,7 +252,8 @@ def _to_date(value: pa.Array) -> pa.Array:
 
 
 def _field_of_time(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    """The INT that Spark makes of a field of a time."""
+    """Change a function that extracts a field of times, such as their years: it returns INT, as
+    Spark has them, in place of Arrow's BIGINT."""
     return lambda value: function(value).cast(pa.int32())
 
 

@@ -22,7 +22,7 @@ REWRITABLE_FEATURES = frozenset(
 """Features of tables whose files deltalake may replace by others with the same rows."""
 VACUUMABLE_FEATURES = REWRITABLE_FEATURES | {
     "allowColumnDefaults", "clustering", "columnMapping", "domainMetadata", "icebergCompatV1",
-     "icebergCompatV2", "identityColumns", "inCommitTimestamp", "rowTracking",
+    "icebergCompatV2", "identityColumns", "inCommitTimestamp", "rowTracking",
     "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantType",
 }  # fmt: skip
 """Features of tables whose log names every data file that a version has."""
