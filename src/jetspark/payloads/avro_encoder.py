@@ -125,9 +125,11 @@ def append_value(datum: bytearray, type_: Type, value: Any, name: str) -> None:
         case "double":
             datum += struct.pack("<d", value)
         case "enum":
-            if value not in type_.symbols:
-                raise misfit_error(name, value, f"one of {', '.join(type_.symbols)}")
-            datum += encode_long(type_.symbols.index(value))
+            try:
+                datum += encode_long(type_.symbols.index(value))
+            except ValueError:
+                expected = f"one of {', '.join(type_.symbols)}"
+                raise misfit_error(name, value, expected) from None
         case "fixed":
             datum += _fixed_bytes(type_, value, name)
         case "bytes":
@@ -145,15 +147,17 @@ def _append_nested(datum: bytearray, type_: Type, value: Any, name: str) -> None
         case "array":  # one block of all items behind their number, then an empty block
             if value:
                 datum += encode_long(len(value))
+            item_type, item_name = type_.parts[0], f"{name}.element"
             for item in value:
-                append_value(datum, type_.parts[0], item, f"{name}.element")
+                append_value(datum, item_type, item, item_name)
             datum.append(0)
         case "map":
             if value:
                 datum += encode_long(len(value))
+            item_type, item_name = type_.parts[0], f"{name}.value"
             for key, item in value:
                 _append_bytes(datum, key.encode())
-                append_value(datum, type_.parts[0], item, f"{name}.value")
+                append_value(datum, item_type, item, item_name)
             datum.append(0)
         case "record":
             for field in type_.fields:
@@ -208,18 +212,12 @@ def _append_union(datum: bytearray, type_: Type, value: Any, name: str) -> None:
     `value`: where Spark has the union as a STRUCT of its branches, a dict in which at most one
     member is not null; else the value itself.
     """
-    branches = [(number, part) for number, part in enumerate(type_.parts) if part.kind != "null"]
-    values = [value]
-    if type_.has_members:
-        values = list((value or {}).values())
-    else:  # of int and long Spark has one BIGINT, which is written as a long
-        wider = [(number, part) for number, part in branches if part.arrow == type_.arrow]
-        branches = wider or branches
+    values = list((value or {}).values()) if type_.has_members else [value]
     not_null = [at for at, member in enumerate(values) if member is not None]
     if len(not_null) > 1:
         raise ConfigError(f"Field {name} has a value in more than one member.")
     if not_null:
-        number, branch = branches[not_null[0]]
+        number, branch = type_.written_branches[not_null[0]]
         datum += encode_long(number)
         append_value(datum, branch, values[not_null[0]], name)
     elif type_.may_be_null:

@@ -178,19 +178,30 @@ class Type:
         parts = self.parts if self.kind == "union" else (self,)
         return tuple(part for part in parts if part.kind != "null")
 
-    @property
+    @cached_property
     def may_be_null(self) -> bool:
         """Whether null is a value: the type is null, or a union with null."""
         parts = self.parts if self.kind == "union" else (self,)
         return any(part.kind == "null" for part in parts)
 
-    @property
+    @cached_property
     def has_members(self) -> bool:
         """Whether it is a union that Spark has as a STRUCT with a member for each branch. A union
         of numbers, or of one type and null, is a single value."""
         return (
             self.kind == "union" and _wider_number(self.branches) is None and len(self.branches) > 1
         )
+
+    @cached_property
+    def written_branches(self) -> tuple[tuple[int, Type], ...]:
+        """The branches of a union that its values are written as, one for each member, each with
+        its number in the union. Of int and long Spark has one BIGINT, which is written as a
+        long."""
+        branches = [(number, part) for number, part in enumerate(self.parts) if part.kind != "null"]
+        if self.has_members:
+            return tuple(branches)
+        wider = [(number, part) for number, part in branches if part.arrow == self.arrow]
+        return tuple(wider or branches)
 
     @cached_property
     def may_be_empty(self) -> bool:
