@@ -137,6 +137,13 @@ class Framing:
             head += varint(len(ref)) + ref
         return head, headers
 
+    def _is_uncompressed(self, batch: pa.RecordBatch) -> bool:
+        """Return whether no payload of a batch can be compressed, as is known without a look at
+        each row."""
+        if self.compression == "header":
+            return not _has_headers(batch)
+        return self.compression == "none"
+
     def _encodings(self, batch: pa.RecordBatch) -> Sequence[str | None]:
         """Return the name of each payload's compression: of the option, or of the header
         Content-Encoding; None if the message lacks that."""
@@ -147,7 +154,7 @@ class Framing:
     def decompress(self, batch: pa.RecordBatch) -> Iterator[Decompressed]:
         """Yield the rows of a batch, with their payloads decompressed, in parts that have at most
         `MAX_PART_BYTES` of them, or are one row."""
-        encodings = self._encodings(batch)
+        encodings = () if self._is_uncompressed(batch) else self._encodings(batch)
         if set(encodings) <= {None, "none", "identity"}:
             yield Decompressed(batch)
             return
@@ -424,13 +431,18 @@ def _remove_last_encoding(
     return pairs
 
 
+def _has_headers(batch: pa.RecordBatch) -> bool:
+    """Return whether a message of a batch has headers."""
+    at = batch.schema.get_field_index("headers")
+    return bool(at >= 0 and batch.column(at).null_count < batch.num_rows)
+
+
 def _header_values(batch: pa.RecordBatch, name: str) -> list[str | None]:
     """Return the value of a header in each row, the last one of several. `name`: in lower case."""
     header_values: list[str | None] = [None] * batch.num_rows
-    at = batch.schema.get_field_index("headers")
-    if at < 0 or batch.column(at).null_count == batch.num_rows:
+    if not _has_headers(batch):
         return header_values
-    lists = batch.column(at)
+    lists = batch.column("headers")
     pairs = lists.flatten()
     has_name = pc.equal(pc.utf8_lower(pairs.field("key")), name)
     rows = pc.list_parent_indices(lists).filter(has_name).to_pylist()
