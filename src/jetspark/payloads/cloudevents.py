@@ -182,9 +182,9 @@ class CloudEventDecoder:
         is_good = pa.array([reason is None for reason in reasons], pa.bool_())
         attributes = [
             pc.if_else(is_good, times, None)
-            if field.name == "ce_time"
-            else pa.array([event.get(field.name) for event in events], field.type)
-            for field in ATTRIBUTES
+            if name == "ce_time"
+            else pa.array([event.get(name) for event in events], type_)
+            for name, type_ in zip(ATTRIBUTES.names, ATTRIBUTES.types, strict=True)
         ]
         return pa.RecordBatch.from_arrays(
             [*batch.columns, *attributes, *data_columns, pa.array(reasons, pa.string())],

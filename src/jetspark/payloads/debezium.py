@@ -19,7 +19,6 @@ from jetspark.payloads.debezium_events import (
     OP,
     PARSE_FIELDS,
     POSITION,
-    TABLE,
     TIME,
     Event,
     Message,
@@ -50,6 +49,8 @@ TABLE_OPTIONS: Final[Mapping[str, str]] = {
     "applyAsTruncates": f"{OP} = 't'",
 }
 """Options of a table of such rows with keys."""
+_NO_EVENT: Final = (None,) * len(ADDED)
+"""What a bad record has in the columns `ADDED`."""
 _NO_FRAME: Final = Framing(compression="none", may_be_framed=False)
 
 
@@ -109,12 +110,12 @@ class DebeziumDecoder:
         if len(changes.rows) < batch.num_rows:  # some messages are no changes
             batch = batch.take(pa.array(changes.rows, pa.int64()))
         added = [
-            {OP: event.op, TABLE: event.table, TIME: event.time, POSITION: event.position}
-            if event
-            else {}
+            (event.op, event.table, event.time, event.position) if event else _NO_EVENT
             for event in changes.events
         ]
-        columns += [pa.array([row.get(f.name) for row in added], f.type) for f in ADDED]
+        columns += [
+            pa.array([values[at] for values in added], field.type) for at, field in enumerate(ADDED)
+        ]
         if "timestamp" in batch.schema.names:
             # An event without a time of the database has that of its message.
             at = self.fields.get_field_index(TIME)
