@@ -413,9 +413,14 @@ def _parse_numbers(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
         return _keep(texts, is_number)
     if not pa.types.is_floating(kind) and not pa.types.is_decimal(kind):
         return pa.nulls(len(texts), kind)
-    quoted = (None if text is None else msgspec.json.encode(text) for text in texts.to_pylist())
-    values = pc.if_else(is_number, texts.cast(pa.binary()), pa.array(quoted, pa.binary()))
-    return build_column(kind, values.to_pylist())
+    pairs = zip(texts.to_pylist(), is_number.to_pylist(), strict=True)
+    return build_column(
+        kind,
+        [
+            text if text is None else text.encode() if is_bare else msgspec.json.encode(text)
+            for text, is_bare in pairs
+        ],
+    )
 
 
 def _parse_texts(texts: pa.StringArray, kind: pa.DataType) -> pa.Array:
