@@ -36,7 +36,8 @@ class PayloadSchema:
     text: str
     """Avro: its JSON. JSON: JSON Schema. Protobuf: a FileDescriptorSet in base64, or the source of
     a .proto file, which always has a character that base64 lacks (";" or "{"). Debezium: what
-    `debezium.parse_schema` takes. CloudEvents: of their data, in any of these forms, or empty."""
+    `debezium_schema.parse_schema` takes. CloudEvents: of their data, in any of these forms, or
+    empty."""
     name: str = ""
     """The subject under which a registry has it, or the full name of the message or record, or the
     name of a file in the imports of the schema that refers to it."""
