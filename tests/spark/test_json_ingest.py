@@ -89,3 +89,13 @@ def test_a_sample_of_anything_has_a_schema_that_its_objects_fit(lake: Lake) -> N
     lake.ingest("table", json_schema=found.schema, quarantine=str(lake.folder / "bad"))
     assert [row["seq"] for row in lake.rows("table")] == [1, 3]
     assert [row["seq"] for row in lake.rows("bad")] == [2, 4]
+
+
+def test_a_sample_names_the_table_that_it_is_for(lake: Lake) -> None:
+    lake.fill(("a", b'{"id": 1, "region": "eu"}'), ("a", b'{"id": 2}'))
+    for to, tables in (
+        (None, [None]),
+        ("lake/orders", ["lake/orders"]),
+        ("lake/{region}", ["lake/eu", None]),
+    ):
+        assert [found.table for found in infer_schemas(lake.options, to, 100)] == tables

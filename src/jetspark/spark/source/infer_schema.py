@@ -59,7 +59,7 @@ def infer_schemas(
     for batch in _read_sample(options, messages):
         if template is None:
             for payload in batch.column("data").to_pylist():
-                shapes[None].add(payload)
+                shapes[to].add(payload)
         else:
             _add_by_table(template, batch, shapes)
     inferred = []
