@@ -6,8 +6,10 @@ import logging
 import signal
 import socket
 import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -21,6 +23,9 @@ from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_session import _logs_in, log_failures
 from jetspark.cli.watched_query import LINE_SECONDS, WatchedQuery
 from jetspark.errors import PipelineError
+
+if TYPE_CHECKING:
+    from jetspark.spark.queries.metrics import QueryMetrics
 
 
 def test_what_py4j_logs_goes_to_the_file(
@@ -195,6 +200,27 @@ def test_a_request_to_stop_ends_the_watching_and_the_query() -> None:
         run(query, stop=Stop(signal.SIGTERM))
     assert caught.value.exit_code == 143
     assert query.stopped
+
+
+def test_figures_begin_inside_the_run_where_no_signal_interrupts_the_jvm() -> None:
+    class Metrics:
+        def follow(self, name: str, *_: object) -> None:
+            followed.append((name, stop.held))
+
+        def stop_refreshing(self) -> None:
+            pass
+
+    @contextmanager
+    def lineage(rows: Callable[[], Mapping[str, int]]) -> Iterator[Callable[[], None]]:
+        assert rows() == {}  # no query has reported any rows yet, not even none
+        yield lambda: None
+
+    stop, followed = Stop(), list[tuple[str, bool]]()
+    watch = Watch(Outcome(quiet=True))
+    watch.lineage, watch._metrics = lineage, cast("QueryMetrics", Metrics())
+    watch.run({"orders": cast("StreamingQuery", Query(2))}, stop)
+    assert followed == [("orders", True)]
+    assert watch.rows == {"orders": 10}
 
 
 def test_a_connection_that_ends_early_prints_no_traceback(

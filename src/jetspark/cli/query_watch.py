@@ -165,15 +165,15 @@ class Watch:
         """
         from jetspark.spark.failures import explain
 
-        for name, query in queries.items():
-            verb = "read" if name in self._read else "written"
-            label = f"{name}: " if len(queries) > 1 else ""
-            self._queries[name] = WatchedQuery(query, self._began, verb=verb, label=label)
-            self._export_metrics(name)
         lineage = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
         # A signal must not interrupt calls to the JVM: it is only recorded, and checked for.
         with stop.holding(), lineage as report_running:
             actions = [action for action in (report_running, meanwhile) if action]
+            for name, query in queries.items():
+                verb = "read" if name in self._read else "written"
+                label = f"{name}: " if len(queries) > 1 else ""
+                self._queries[name] = WatchedQuery(query, self._began, verb=verb, label=label)
+                self._export_metrics(name)
             try:
                 with logging_lost_links(self.connections):
                     notify_ready()
