@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.blocking.eventually import eventually
@@ -24,7 +26,7 @@ from jetspark.spark.queries.start import streaming_sources
 from jetspark.spark.source.options import parse_options
 from jetspark.spark.source.partitions import plan_partitions, read_partition
 from jetspark.tables.file_writer import FileWriter
-from jetspark.tables.formats import Format, open_or_create_table
+from jetspark.tables.formats import Format, open_or_create_table, open_table
 from jetspark.tables.table import TableName
 
 pytestmark = pytest.mark.server
@@ -131,6 +133,17 @@ def test_streams_share_a_table_only_with_the_stream_as_a_key(
     job = ingest_job(options=options, to=str(tmp_path / "new"), keys=["subject"])
     with pytest.raises(ConfigError, match="new is ordered by seq, but has many streams"):
         job.check_preconditions()
+
+
+def test_rows_that_show_no_message_are_of_no_other_stream(changes: Changes, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    changes.write_table(Format.DELTA, tmp_path / "t")
+    table = open_table(Format.DELTA, TableName(path=path))
+    row = {"seq": 100, "timestamp": datetime(2020, 1, 1, tzinfo=UTC), "subject": "x"}
+    files = FileWriter(table.layout(1 << 20, "zstd"), table.storage, "part")
+    files.write(pa.RecordBatch.from_pylist([row], table.schema))
+    table.append(files.close(), {})
+    changes.ingest(path, adopt=True).check_preconditions()
 
 
 def test_a_mirror_has_the_sequences_of_its_origin(

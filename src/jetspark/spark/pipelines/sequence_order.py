@@ -106,6 +106,8 @@ def _last_row_of_others(
             older = pc.field("timestamp") < parse_isotime(facts.created) // 1000  # microseconds
             own = pc.field("stream") == facts.name
             columns = columns.filter(own & older if streams_apart else ~own | older)
+            # A row without one of these values does not show its message.
+            columns = columns.drop_null()
             last = columns.sort_by("seq")[-1:].to_pylist()
             rows += [
                 _LastRow(LastMessage(row["seq"], row["timestamp"] * 1000), row["stream"])
