@@ -115,6 +115,12 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
             15,
             "unknown key 'jsn'; did you mean 'json_schema'|unknown key 'jsn'",
         ),
+        (
+            "watermark = [",
+            'schema_file = "s"\nwatermark = [',
+            15,
+            "json_schema or schema_file: both",
+        ),
         ("watermark = [", "watermrk = [", 16, "did you mean 'watermark'"),
         ("static = true", "statik = true", 21, "unknown key 'statik'; did you mean 'static'"),
         ('from = "orders"', 'fromm = "orders"', 30, "unknown key 'fromm'; did you mean 'from'"),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from jetspark.errors import ConfigError, named
+from jetspark.options.names import spark_name
 from jetspark.payloads.ddl import arrow_fields, schema_in_ddl
 from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
@@ -22,14 +23,19 @@ from jetspark.payloads.json_decoder import JsonDecoder
 from jetspark.payloads.json_schema import json_columns_of
 from jetspark.payloads.tolerant import CORRUPT, Decoder, TolerantDecoder, decode_in_parts
 from jetspark.ranges.arrow import COLUMNS, schema_of
-from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.options import SCHEMA_OPTIONS, SourceOptions
 from jetspark.spark.versions import in_arrow, of_arrow
 
 METADATA_COLUMNS = ("stream", "subject", "seq", "timestamp", "headers")
 """Columns of a message that are not its payload."""
 _PAYLOADS = ("data", "value")
 """The payload's column in a stream's rows, and in a bucket's."""
-_SCHEMA_OPTIONS = ("decode", "schema", "schemafile", "schemaname", "schemaversion", "fields")
+_SCHEMA_OPTIONS = {
+    spark_name(name).casefold(): name
+    for name in ("decode", "fields", *SCHEMA_OPTIONS)
+    if name.startswith(("decode", "fields", "schema", "registry"))
+}
+"""Options that say which schema the payloads have: names in Python by those in Spark, folded."""
 
 
 def json_decoder(
@@ -82,22 +88,20 @@ def with_json_options(options: Mapping[str, str], ddl: str) -> dict[str, str]:
 
     Options for another schema are left out.
     """
-    reading = {name: value for name, value in options.items() if not _is_of_schema(name)}
+    reading = {
+        name: value for name, value in options.items() if name.casefold() not in _SCHEMA_OPTIONS
+    }
     return {**reading, "decode": "json", "schema": ddl}
-
-
-def _is_of_schema(name: str) -> bool:
-    """Whether an option of a source says which schema the payloads have."""
-    return name.casefold() in _SCHEMA_OPTIONS or name.casefold().startswith("registry")
 
 
 def check_only_schema(options: Iterable[str]) -> None:
     """Raise ConfigError if a source's options have a schema of payloads although the option
     `json_schema` also gives one."""
-    for name in options:
-        if _is_of_schema(name):
+    for option in options:
+        if (name := _SCHEMA_OPTIONS.get(option.casefold())) is not None:
             raise ConfigError(
-                f"Give either {named('json_schema')} or {name}: both say what the payloads are."
+                f"Give either {named('json_schema')} or {named(name)}: both say what the payloads "
+                "are."
             )
 
 
