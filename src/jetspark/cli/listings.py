@@ -82,8 +82,9 @@ def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
     cells = [headings, *(tuple(escape_to_line(str(cell)) for cell in row) for row in rows)]
     columns = list(zip(*cells, strict=True))
     widths = [max(map(cell_len, column)) for column in columns]
-    if out.is_terminal:
-        _narrow(widths, columns, out.width - 2 * (len(widths) - 1))
+    max_width = out.width - 2 * (len(widths) - 1)
+    if out.is_terminal and sum(widths) > max_width:
+        _narrow(widths, columns, max_width)
     lines = ["  ".join(_pad_cells(row, widths)) for row in cells]
     say(Text(lines[0], style="bold"), *lines[1:])
 

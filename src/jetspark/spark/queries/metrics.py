@@ -394,7 +394,9 @@ class QueryMetrics:
         always = (metrics.LAG, metrics.LAG_TIME, metrics.POSITION, metrics.LOST)
         families = {metric: family(metric) for metric in always}
         for metric, labels, value in samples:
-            families.setdefault(metric, family(metric)).add_metric(labels, value)
+            if metric not in families:
+                families[metric] = family(metric)
+            families[metric].add_metric(labels, value)
         yield from families.values()
         yield durations
 
