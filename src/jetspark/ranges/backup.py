@@ -32,13 +32,13 @@ from jetspark.backup.folder import (
 from jetspark.backup.message_blocks import Block, read_blocks
 from jetspark.backup.message_list import read_message_list
 from jetspark.backup.metadata import MAX_METADATA, METADATA, BackupMetadata, parse_metadata
-from jetspark.errors import BackupError, ConfigError, DataLossError, named
+from jetspark.errors import BackupError, ConfigError, named
 from jetspark.links.stream_facts import StreamFacts, facts_of
 from jetspark.nearest import did_you_mean, did_you_mean_or_list
 from jetspark.ranges._backup_files import errors_name_folder, open_file
 from jetspark.ranges.arrow import COLUMNS, batches
 from jetspark.ranges.fixed_range import head
-from jetspark.ranges.losses import Loss, report_loss
+from jetspark.ranges.losses import Loss, raise_or_report
 from jetspark.ranges.sequence_range import ReadLimits
 from jetspark.ranges.subject_filter import SubjectFilter
 from jetspark.subjects import check_disjoint, check_subscribe_subject, subjects_overlap
@@ -148,10 +148,9 @@ class Backup:
 
         The error advises to leave these messages out; `without_fail`: what that does, in words.
         """
-        if fail:
-            hint = f" Set {named('fail_on_data_loss')} to false to {without_fail}."
-            raise DataLossError(self.stream, first, last, message + hint)
-        report_loss(logger, message, Loss(self.stream, message))
+        advice = f"Set {named('fail_on_data_loss')} to false to {without_fail}."
+        loss = Loss(self.stream, message)
+        raise_or_report(logger, loss, first, last, fail=fail, advice=advice)
 
     def read(
         self,

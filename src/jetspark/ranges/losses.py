@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from jetspark.errors import DataLossError
+
 LOSSES_VARIABLE = "JETSPARK_LOSSES"
 """The environment variable with the file."""
 
@@ -29,6 +31,19 @@ class Loss(msgspec.Struct, frozen=True):
     first: int = 0
     """The first lost sequence; 0 if it is not known."""
     last: int = 0
+
+
+def raise_or_report(
+    logger: logging.Logger, loss: Loss, first: int, last: int, *, fail: bool, advice: str
+) -> None:
+    """Raise DataLossError for a loss if the read shall fail (`failOnDataLoss`), or else report it.
+
+    `loss`: its text is a sentence; `first`, `last`: the sequences that the error names; `advice`:
+    the end of its message.
+    """
+    if fail:
+        raise DataLossError(loss.stream, first, last, f"{loss.text} {advice}")
+    report_loss(logger, loss.text, loss)
 
 
 def report_loss(logger: logging.Logger, sentence: str, loss: Loss) -> None:

@@ -284,7 +284,7 @@ class Ingest:
         ):
             return False
         # A run would report a stream that was replaced by an older copy, such as a backup.
-        return not leaders(self.source).call(lambda api: find_older_copies(api, read, advice=""))
+        return not leaders(self.source).call(lambda api: find_older_copies(api, read))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the streaming query that writes the stream into the table, and return it. Raises as

@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import jetspark.err_codes as err_codes
-from jetspark.errors import APIError, ConfigError, DataLossError, named
+from jetspark.errors import APIError, ConfigError, named
 from jetspark.links.leaders import linearizable_read
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
-from jetspark.ranges.losses import Loss, report_loss
+from jetspark.ranges.losses import Loss, raise_or_report
 from jetspark.spark.source.offsets import StreamOffset
 from jetspark.spark.source.options import SourceOptions
 
@@ -232,9 +232,14 @@ def report_lost_claim(options: SourceOptions, stream: str, offset: StreamOffset)
         f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
         f"is gone: they may have taken messages from sequence {offset.next} on."
     )
-    if options.fail_on_data_loss:
-        raise DataLossError(stream, offset.next, offset.last_known, f"{problem} {CONTINUE_ADVICE}")
-    report_loss(logger, problem, Loss(stream, problem, key="the claim"))
+    raise_or_report(
+        logger,
+        Loss(stream, problem, key="the claim"),
+        offset.next,
+        offset.last_known,
+        fail=options.fail_on_data_loss,
+        advice=CONTINUE_ADVICE,
+    )
 
 
 def other_readers_message(stream: str) -> str:

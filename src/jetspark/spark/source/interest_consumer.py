@@ -19,12 +19,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from jetspark.errors import DataLossError, RequestTimeoutError
+from jetspark.errors import RequestTimeoutError
 from jetspark.links.standing_consumer import StandingConsumer
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges.fixed_range import head
-from jetspark.ranges.losses import Loss, report_loss
+from jetspark.ranges.losses import Loss, raise_or_report
 from jetspark.spark.source.claims import CONTINUE_ADVICE
 from jetspark.spark.source.offsets import StreamOffset
 
@@ -84,12 +84,15 @@ def ensure_consumers(
         # In a stream that is new, or was recreated, nothing can have been missed.
         if offset is not None and not offset.initial and offset.created == stream_facts.created:
             problem = _describe_loss(stream, name, position, offset)
-            if problem is not None and fail_on_data_loss:
-                raise DataLossError(
-                    stream, offset.next, stream_facts.last_seq, f"{problem} {CONTINUE_ADVICE}"
-                )
             if problem is not None:
-                report_loss(logger, problem, Loss(stream, problem))
+                raise_or_report(
+                    logger,
+                    Loss(stream, problem),
+                    offset.next,
+                    stream_facts.last_seq,
+                    fail=fail_on_data_loss,
+                    advice=CONTINUE_ADVICE,
+                )
         if position is None:
             created.add(stream)
             consumer.create()  # from the first message, so that nothing more is lost

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
-from jetspark.errors import DataLossError, StreamNotFoundError
+from jetspark.errors import StreamNotFoundError
 from jetspark.links.many_streams import fetch_message_times
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import LastMessage, StreamFacts
@@ -62,14 +63,22 @@ def check_sequences_continue(
         raise facts.recreated_error(offset.created, ORDER_BY_TIME)
 
 
-def find_older_copies(
-    api: StreamAPI, offsets: Mapping[str, StreamOffset], advice: str
-) -> list[DataLossError]:
+class OlderCopy(NamedTuple):
+    """A stream that was replaced by an older copy of itself."""
+
+    stream: str
+    seq: int
+    """The sequence at which the copy has another message."""
+    problem: str
+    """What has happened, as a sentence."""
+
+
+def find_older_copies(api: StreamAPI, offsets: Mapping[str, StreamOffset]) -> list[OlderCopy]:
     """Find streams that were replaced by older copies of themselves, as from a disk's backup.
 
     `offsets`: the query's, each with the stream's last message when it was planned. In such a copy
-    that sequence has another message, with another time. Returns an error for each such stream,
-    whose message ends with `advice`. Raises the errors of `fetch_message_times`.
+    that sequence has another message, with another time. Raises the errors of
+    `fetch_message_times`.
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
     times = fetch_message_times(api, {name: message.seq for name, message in last.items()})
@@ -81,9 +90,9 @@ def find_older_copies(
         with suppress(StreamNotFoundError):
             # Not a recreated stream, which planning and readers detect.
             if api.stream(name).created == offset.created:
-                sentence = (
+                problem = (
                     f"{message.replaced_message(name, ns)}, so messages before sequence "
-                    f"{offset.next} may never have been read. {advice}"
+                    f"{offset.next} may never have been read."
                 )
-                copies.append(DataLossError(name, message.seq, message.seq, sentence.strip()))
+                copies.append(OlderCopy(name, message.seq, problem))
     return copies

@@ -27,7 +27,7 @@ from jetspark.links.link_pool import pool
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts, Witness
 from jetspark.ranges.fixed_range import tail
-from jetspark.ranges.losses import Loss, report_loss
+from jetspark.ranges.losses import Loss, raise_or_report, report_loss
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.source import interest_consumer, planning
 from jetspark.spark.source.claims import QueryClaims
@@ -42,7 +42,11 @@ from jetspark.spark.source.partitions import (
 from jetspark.spark.source.positions import resolve_ends, resolve_start
 from jetspark.spark.source.progress_consumer import ProgressConsumer
 from jetspark.spark.source.source_streams import check_subjects, fetch_source_facts, leaders
-from jetspark.spark.source.stream_identity import check_sequences_continue, find_older_copies
+from jetspark.spark.source.stream_identity import (
+    OlderCopy,
+    check_sequences_continue,
+    find_older_copies,
+)
 from jetspark.spark.versions import limits
 
 logger = logging.getLogger("jetspark.spark")
@@ -354,24 +358,21 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if server_id is not None and server_id == self._checked_server_id:
             return
         options = self._options
-        strict = options.fail_on_data_loss or options.removes_read_messages
-        advice = ""
+        advice = f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
         if options.removes_read_messages:
             advice = _START_OVER_ADVICE
-        elif options.fail_on_data_loss:
-            advice = f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
-        server, losses = "", list[errors.DataLossError]()
+        fail = options.fail_on_data_loss or options.removes_read_messages
+        server, copies = "", list[OlderCopy]()
         if any(offset.last is not None for offset in offsets.values()):
             try:
-                server, losses = leaders(options).call(
-                    lambda api: (api.link.info.server_id, find_older_copies(api, offsets, advice))
+                server, copies = leaders(options).call(
+                    lambda api: (api.link.info.server_id, find_older_copies(api, offsets))
                 )
             except errors.PermissionsError as error:
                 logger.info("Whether a stream was replaced by a copy is not known: %s", error)
-        for loss in losses:
-            if strict:
-                raise loss
-            report_loss(logger, str(loss), Loss(loss.stream, str(loss)))
+        for copy in copies:
+            loss = Loss(copy.stream, copy.problem)
+            raise_or_report(logger, loss, copy.seq, copy.seq, fail=fail, advice=advice)
         self._checked_server_id = server_id or server
 
     def _find_witnesses(
