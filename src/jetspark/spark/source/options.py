@@ -32,9 +32,9 @@ from jetspark.payloads.framing import Framing
 from jetspark.payloads.tolerant import Decoder
 from jetspark.ranges.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.ranges.sequence_range import ReadLimits
-from jetspark.spark.source.position_options import ENDINGS, POSITION_READERS, STARTS, Positions
+from jetspark.spark.source.position_options import ENDINGS, POSITION_PARSERS, STARTS, Positions
 
-_SOURCE_OPTIONS: Parsers = {**parsers_of(SourceScope), **POSITION_READERS}
+_SOURCE_OPTIONS: Parsers = {**parsers_of(SourceScope), **POSITION_PARSERS}
 SCHEMA_OPTIONS = parsers_of(SchemaScope)
 _PAYLOAD_OPTIONS = parsers_of(PayloadScope)
 """Options of decoding: the arguments of `Decoding.make`, with `lookup` in parts."""
@@ -233,7 +233,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         options, {**CONNECTION, **_SOURCE_OPTIONS, **_PAYLOAD_OPTIONS}, elsewhere=elsewhere
     )
     _check_selection(parsed, options)
-    reading = select_options(parsed, _SOURCE_OPTIONS.keys() - POSITION_READERS.keys())
+    reading = select_options(parsed, _SOURCE_OPTIONS.keys() - POSITION_PARSERS.keys())
     known_columns = COLUMNS
     if "stream" in reading:
         reading["streams"] = (reading.pop("stream"),)

@@ -131,7 +131,7 @@ def _parse_time(name: str, value: Any) -> AtTime | None:
         return None
 
 
-POSITION_READERS: Parsers = {
+POSITION_PARSERS: Parsers = {
     "starting_offsets": _parse_offsets,
     "starting_timestamp": _parse_times,
     "starting_offsets_by_timestamp": _parse_times,
@@ -139,5 +139,5 @@ POSITION_READERS: Parsers = {
     "ending_timestamp": _parse_times,
     "ending_offsets_by_timestamp": _parse_times,
 }
-STARTS = tuple(name for name in POSITION_READERS if name.startswith("starting"))
-ENDINGS = tuple(name for name in POSITION_READERS if name.startswith("ending"))
+STARTS = tuple(name for name in POSITION_PARSERS if name.startswith("starting"))
+ENDINGS = tuple(name for name in POSITION_PARSERS if name.startswith("ending"))
