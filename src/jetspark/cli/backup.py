@@ -185,10 +185,7 @@ def _parse_new_file(to: str) -> Path:
 
 
 def _parse_subjects(text: str | None) -> tuple[str, ...]:
-    """The subject filters of the flag --subjects; none without it.
-
-    Raises ConfigError, BadSubjectError.
-    """
+    """The subject filters of the flag --subjects; none without it. Raises ConfigError."""
     return () if text is None else parse_option(parse_subjects, "subjects", text)
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import msgspec
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -23,10 +23,6 @@ from rich.text import Text
 
 import jetspark.errors as errors
 
-if TYPE_CHECKING:
-    pass
-
-P = TypeVar("P")
 _BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
 
 

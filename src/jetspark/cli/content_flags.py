@@ -16,7 +16,7 @@ from jetspark.cli.flags import Repeated, Switch
 from jetspark.errors import ConfigError
 from jetspark.wire.headers import Headers
 
-_MAX_PAYLOAD_BYTES = 64 << 20  # which any server takes
+_MAX_PAYLOAD_BYTES = 64 << 20  # no server takes more
 
 
 @Parameter(name="*")

@@ -19,10 +19,10 @@ def check_read_once(
     name: str, sources: Iterable[SourceOptions], readers: dict[tuple[str, ...], str]
 ) -> None:
     """Raise ConfigError if a source of a sink removes what it reads from a stream, and another
-    source reads the same stream: each would miss what the other has removed.
+    source does so, too: each would miss what the other has removed.
 
-    `name`: the sink's; `sources`: its sources; `readers`: for each stream that sinks before this
-    one read, the name of the sink; the streams of this sink are added.
+    `name`: the sink's; `sources`: its sources; `readers`: for each stream from which sinks before
+    this one remove what they read, the name of the sink; those of this sink are added.
     """
     for source in sources:
         consumer = source.interest_consumer or ""
