@@ -22,8 +22,10 @@ def find_java() -> Path:
     """
     home = os.environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else shutil.which("java")
-    advice = f"Spark needs Java {MIN_JAVA_VERSION} or newer: install it and put it on PATH (or set \
-JAVA_HOME)."
+    advice = (
+        f"Spark needs Java {MIN_JAVA_VERSION} or newer: install it and put it on PATH (or set "
+        "JAVA_HOME)."
+    )
     if java is None or not os.access(java, os.X_OK):
         problem = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
         raise SparkUnavailableError(f"{advice} Now {problem}.")

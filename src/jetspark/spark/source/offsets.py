@@ -42,7 +42,10 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     initial: bool = False
     """True while the offset was only resolved, and is not in Spark's log yet."""
     last: LastMessage | None = None
-    """The stream's last message when this offset was planned; None in a checkpoint of before."""
+    """The stream's last message when this offset was planned.
+
+    None while the offset is initial, and if the stream never had a message.
+    """
     missing: bool = msgspec.field(default=False, name="gone")
     """The stream was gone, and the query continued without it (`failOnDataLoss=false`).
 

@@ -57,7 +57,7 @@ def check_sequences_continue(
     `offset`: the query's position in the stream, by which that is found out. Also raises the errors
     of `sequences_continue`.
     """
-    # An old checkpoint lacks the last message; a time of 0 is that of no message.
+    # An initial offset lacks the last message; a time of 0 is that of no message.
     last = offset.last or LastMessage(offset.last_known, ns=0)
     if facts.created != offset.created and not sequences_continue(options, facts, last):
         raise facts.recreated_error(offset.created, ORDER_BY_TIME)
