@@ -11,7 +11,7 @@ import random
 import secrets
 import ssl
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -95,8 +95,8 @@ class BlockingLink:
         """Prefix of the subjects of the JetStream API."""
         self._timeout = options.connect_timeout
         self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
-        self._ready: list[Frame] = []
-        """Frames received but not handled yet, the last one first."""
+        self._ready: deque[Frame] = deque()
+        """Frames received but not handled yet."""
         self._sids = _REQUEST_SID  # the last subscription id in use
         self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
         self._requests = 0  # requests sent so far, which number the reply subjects
@@ -206,10 +206,10 @@ class BlockingLink:
         """The next frame of any kind. Raises RequestTimeoutError at the deadline."""
         while not self._ready:
             self._receive_frames(deadline)
-        return self._ready.pop()
+        return self._ready.popleft()
 
     def _receive_frames(self, deadline: float) -> None:
-        """Wait for bytes once, and queue the complete frames in `_ready`, the last one first.
+        """Wait for bytes once, and queue the complete frames in `_ready`.
 
         The bytes of an incomplete frame stay in the buffer.
         """
@@ -217,7 +217,7 @@ class BlockingLink:
         if data is not None:
             runs: list[Event] = []
             self._buffer.consumed(*split_frames(data, runs))
-            self._ready = list(one_by_one(runs))[::-1]
+            self._ready.extend(one_by_one(runs))
 
     def _next_message(self, deadline: float) -> MessageFrame | None:
         """Take the next frame: the message, or None for another frame, which is handled."""
@@ -257,9 +257,10 @@ class BlockingLink:
         that is no delivery, and it is handled here. Raises the errors of `messages`.
         """
         messages: list[MessageFrame] = []
-        # Messages left from a request, or for subscriptions that have ended, are dropped.
-        self._handle_all(reversed(self._ready))
-        self._ready.clear()
+        if self._ready:
+            # Messages left from a request, or for subscriptions that have ended, are dropped.
+            self._handle_all(self._ready)
+            self._ready.clear()
         data = self._receive(deadline)
         if data is None:
             return messages
@@ -292,7 +293,7 @@ class BlockingLink:
         """
         if not self._ready:
             self._receive_frames(deadline)
-        queued, self._ready = self._ready[::-1], []
+        queued, self._ready = self._ready, deque()
         return self._handle_all(queued)
 
     # -- calls -----------------------------------------------------------------------------

@@ -156,8 +156,8 @@ class StreamPublisher:
             wake_at = self._resend_at if self._refused else silence_ends
             try:
                 answers = self._link.messages(min(self._retry.deadline, wake_at))
-                settled = sum(self._on_answer(answer) for answer in answers)
-                if settled:
+                settled = [self._on_answer(answer) for answer in answers]
+                if any(settled):
                     self._retry.since = time.monotonic()
             except errors.RequestTimeoutError:
                 self._on_silence()
