@@ -264,12 +264,16 @@ class _CurrentValuesReader:
 
         From here on these subjects count as read.
         """
-        new = []  # indexes of these rows
-        for row, subject in enumerate(rows.subjects()):
-            if subject not in self._read_subjects:
-                self._read_subjects.add(subject)
-                new.append(row)
-        if len(new) < len(rows):
+        subjects = rows.subjects()
+        # Usually all are new, which is quickly seen; then no row is looked at by itself.
+        if len(set(subjects)) == len(subjects) and self._read_subjects.isdisjoint(subjects):
+            self._read_subjects.update(subjects)
+        else:
+            new = []  # indexes of these rows
+            for row, subject in enumerate(subjects):
+                if subject not in self._read_subjects:
+                    self._read_subjects.add(subject)
+                    new.append(row)
             rows.keep(new)
         if len(rows):
             yield to_batch(self._range.stream, rows.take(), self._columns)
