@@ -25,7 +25,7 @@ from jetspark.wire.pull import (
     pull_end,
     pull_error,
 )
-from jetspark.wire.status import CONTROL, NO_RESPONDERS, Status, status_of
+from jetspark.wire.status import CONTROL, Status, status_of
 
 INACTIVE_SECONDS = 30.0
 """Seconds without a pull until the server removes the consumer."""
@@ -134,7 +134,7 @@ class OverlappingPull:
         end = pull_end(status)
         if end is PullEnd.UNUSABLE or end is PullEnd.INVALID:
             raise pull_error(status)
-        if status.code == NO_RESPONDERS:
+        if status.is_no_responders:
             raise errors.NoRespondersError(self._subject)
         if end is PullEnd.NO_LEADER:
             # A server takes its ephemeral consumers in memory with it.

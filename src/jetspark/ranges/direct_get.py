@@ -20,7 +20,7 @@ from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import Deliveries, MessageFrame
-from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status, status_of
+from jetspark.wire.status import END_OF_BATCH, NOT_FOUND, Status, status_of
 
 _BATCH_MESSAGES = 1000
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -122,7 +122,7 @@ class DirectGetBatches:
         Raises the errors of `next_batch` for a refusal, and when later messages were lost.
         """
         status = status_of(frame.headers) or Status(0)
-        if status.code == NO_RESPONDERS:
+        if status.is_no_responders:
             raise errors.NoRespondersError(self._subject)
         if status.code not in (END_OF_BATCH, NOT_FOUND):
             raise errors.APIError(status.code, 0, f"direct get refused: {status.description}")
