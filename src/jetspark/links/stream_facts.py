@@ -72,7 +72,7 @@ class StreamFacts:
     newest: str = ""
     """Time of the message `last_seq`, in the server's words; empty if there was none."""
     subjects: tuple[str, ...] = ()
-    """Subjects it listens to; empty if it may store messages under others."""
+    """Subjects it listens to; empty if it transforms subjects, so that it stores others."""
     deleted: int = 0
     """Deleted messages after the first one."""
     stores_other_subjects: bool = False

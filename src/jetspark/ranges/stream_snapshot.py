@@ -41,7 +41,7 @@ def snapshot_steps(
     `link`: used for the snapshot only; `options`: for other links; `timeout`: the reader's, in
     seconds. Yields after each step the sequence up to which everything in the snapshot was
     appended; the last one is at or after the range's end, or the server's end of the stream. An
-    error removes the rows appended since the last step. Yields nothing before the snapshot is
+    error removes the rows appended since the last step. Yields no rows before the snapshot is
     proven to be of the leader's stream.
 
     Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is damaged:
