@@ -52,7 +52,7 @@ BACKUP_FILES = ARCHIVE_FILES | {"backup.folder"}
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "err_codes": set(),
-    "errors": {"err_codes", "nats_py_names"},
+    "errors": {"api_errors", "err_codes", "nats_py_names"},  # api_errors: for type checkers
     "nats_py_names": set(),
     "documents": VALUES | {"wire"},
     "acl": VALUES | {"wire", "documents", "registry.documents"},

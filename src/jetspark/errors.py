@@ -69,8 +69,9 @@
          │   │   └─ KeyExistsError         creating a key that has a value
          │   ├─ NotEnabledOnStreamError    publish: the stream's configuration does not allow it
          │   ├─ BatchError                 publish: the server refused a batch, or gave it up
-         │   └─ NameInUseError
-         │       └─ ObjectExistsError      renaming or linking: the name is taken
+         │   ├─ NameInUseError
+         │   │   └─ ObjectExistsError      renaming or linking: the name is taken
+         │   └─ …                          one for each err_code: docs/error-codes.md
          ├─ NoStreamResponseError          publish: no stream listens on the subject
          ├─ MayBeStoredError               a publisher: sent again, it might be stored twice
          ├─ PublishFailedError             a publisher's messages were not acknowledged
@@ -550,7 +551,10 @@ class DocumentError(JetStreamError):
 
 
 class APIError(JetStreamError):
-    """The JetStream API answered with an error: `code` (HTTP-like), `err_code`, `description`."""
+    """The JetStream API answered with an error: `code` (HTTP-like), `err_code`, `description`.
+
+    Each err_code has a class of its own, such as `StreamMoveInProgressError`: `name` and "Error".
+    """
 
     def __init__(
         self, code: int, err_code: int, description: str, message: str | None = None
@@ -559,6 +563,11 @@ class APIError(JetStreamError):
         self.code = code
         self.err_code = err_code
         self.description = description
+
+    @property
+    def name(self) -> str | None:
+        """The server's name of the error, as "StreamMoveInProgress"; None: a newer server's."""
+        return err_codes.TABLE.get(self.err_code, (None,))[0]
 
 
 class JetStreamNotEnabledError(APIError):
@@ -611,7 +620,7 @@ class KeyNotFoundError(MessageNotFoundError):
             text = f'{key_text} has no revision {revision} in bucket "{bucket}".'
         else:
             text = f'{key_text} not found in bucket "{bucket}".'
-        super().__init__(404, err_codes.MESSAGE_NOT_FOUND, "key not found", text)
+        super().__init__(404, err_codes.NO_MESSAGE_FOUND, "key not found", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -631,7 +640,7 @@ class KeyExistsError(WrongLastSequenceError):
 
     def __init__(self, bucket: str, key: str, revision: int) -> None:
         text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
-        super().__init__(400, err_codes.WRONG_LAST_SEQUENCE, "wrong last sequence", text)
+        super().__init__(400, err_codes.STREAM_WRONG_LAST_SEQUENCE, "wrong last sequence", text)
         self.bucket = bucket
         self.key = key
         self.revision = revision
@@ -654,11 +663,11 @@ class NotEnabledOnStreamError(APIError):
     """The stream accepts such messages only if its configuration sets `option`."""
 
     OPTIONS: Mapping[int, str] = {
-        err_codes.TTL_DISABLED: "allow_msg_ttl",
-        err_codes.COUNTERS_DISABLED: "allow_msg_counter",
-        err_codes.ATOMIC_DISABLED: "allow_atomic",
-        err_codes.SCHEDULES_DISABLED: "allow_msg_schedules",
-        err_codes.BATCHED_DISABLED: "allow_batched",
+        err_codes.MESSAGE_TTL_DISABLED: "allow_msg_ttl",
+        err_codes.MESSAGE_INCR_DISABLED: "allow_msg_counter",
+        err_codes.ATOMIC_PUBLISH_DISABLED: "allow_atomic",
+        err_codes.MESSAGE_SCHEDULES_DISABLED: "allow_msg_schedules",
+        err_codes.BATCH_PUBLISH_DISABLED: "allow_batched",
     }
 
     def __init__(
@@ -671,6 +680,59 @@ class NotEnabledOnStreamError(APIError):
 
 class BatchError(APIError):
     """The server refused or abandoned a batch (ADR-50)."""
+
+
+_CLASSES: dict[int, type[APIError]] = {
+    err_codes.CONSUMER_NOT_FOUND: ConsumerNotFoundError,
+    err_codes.NO_MESSAGE_FOUND: MessageNotFoundError,
+    err_codes.NOT_ENABLED: JetStreamNotEnabledError,
+    err_codes.NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
+    err_codes.STREAM_NOT_FOUND: StreamNotFoundError,
+    err_codes.STREAM_WRONG_LAST_SEQUENCE: WrongLastSequenceError,
+}
+"""The class of each err_code; those that are missing are made when they are first used."""
+
+_BASES: Mapping[int, type[APIError]] = {
+    err_codes.CONSUMER_ALREADY_EXISTS: NameInUseError,
+    err_codes.CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
+    err_codes.CONSUMER_NAME_EXIST: NameInUseError,
+    err_codes.SEQUENCE_NOT_FOUND: MessageNotFoundError,
+    err_codes.STREAM_NAME_EXIST: NameInUseError,
+    err_codes.STREAM_NAME_EXIST_RESTORE_FAILED: NameInUseError,
+    err_codes.STREAM_WRONG_LAST_MSG_ID: WrongLastSequenceError,
+    err_codes.STREAM_WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
+    **dict.fromkeys(NotEnabledOnStreamError.OPTIONS, NotEnabledOnStreamError),
+    **dict.fromkeys(
+        (
+            err_codes.ATOMIC_PUBLISH_MISSING_SEQ,
+            err_codes.ATOMIC_PUBLISH_INCOMPLETE_BATCH,
+            err_codes.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH,
+            err_codes.ATOMIC_PUBLISH_INVALID_BATCH_ID,
+            err_codes.ATOMIC_PUBLISH_TOO_LARGE_BATCH,
+            err_codes.ATOMIC_PUBLISH_INVALID_BATCH_COMMIT,
+            err_codes.ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE,
+            err_codes.BATCH_PUBLISH_INVALID_PATTERN,
+            err_codes.BATCH_PUBLISH_INVALID_BATCH_ID,
+            err_codes.BATCH_PUBLISH_UNKNOWN_BATCH_ID,
+            err_codes.MIRROR_WITH_BATCH_PUBLISH,
+            err_codes.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT,
+            err_codes.BATCH_PUBLISH_TOO_MANY_INFLIGHT,
+        ),
+        BatchError,
+    ),
+}
+
+
+def api_error_class(err_code: int) -> type[APIError]:
+    """The class of an err_code; APIError for one that a newer server has added."""
+    if (known := _CLASSES.get(err_code)) is not None:
+        return known
+    if err_code not in err_codes.TABLE:
+        return APIError
+    name, description = err_codes.TABLE[err_code]
+    members = {"__module__": __name__, "__doc__": f"The API's error {err_code}: {description}."}
+    new = type(f"{name}Error", (_BASES.get(err_code, APIError),), members)
+    return _CLASSES.setdefault(err_code, new)  # another thread may have been first
 
 
 class NotStoredError(JetStreamError):
@@ -879,8 +941,13 @@ def user_error(source: str, error: BaseException) -> JetsparkError:
     return report
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from jetspark.api_errors import *  # noqa: F403 - the classes of `api_error_class`
+else:
 
     def __getattr__(name: str) -> Any:
+        for err_code, (error_name, _) in err_codes.TABLE.items():
+            if name == f"{error_name}Error":
+                return api_error_class(err_code)
         hint = migration_hint("errors", name)
         raise AttributeError(hint or f"module {__name__!r} has no attribute {name!r}")

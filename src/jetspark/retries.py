@@ -26,15 +26,17 @@ from typing import Final, NamedTuple
 import jetspark.err_codes as err_codes
 import jetspark.errors as errors
 
-ELECTING: Final = frozenset({err_codes.CLUSTER_NOT_AVAILABLE, err_codes.NOT_LEADER})
+ELECTING: Final = frozenset({err_codes.CLUSTER_NOT_AVAIL, err_codes.CLUSTER_NOT_LEADER})
 """The stream, or the cluster, has no leader at the moment."""
 NO_JETSTREAM: Final = frozenset({err_codes.NOT_ENABLED})
 """The server runs without JetStream, or has not started it yet; another server may have it."""
-BUSY: Final = frozenset({err_codes.TOO_MANY_REQUESTS})
+BUSY: Final = frozenset({err_codes.STREAM_TOO_MANY_REQUESTS})
 """The server's queue is full."""
 FULL: Final = frozenset({err_codes.INSUFFICIENT_RESOURCES})
 """No memory or storage is left, or no server has room for what is to be created."""
-REPLICATING: Final = frozenset({err_codes.ID_IN_PROCESS, err_codes.WRONG_LAST_SEQUENCE_CONSTANT})
+REPLICATING: Final = frozenset(
+    {err_codes.STREAM_DUPLICATE_MESSAGE_CONFLICT, err_codes.STREAM_WRONG_LAST_SEQUENCE_CONSTANT}
+)
 """An earlier message with this id, or of this subject, is neither stored nor refused yet."""
 
 TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING

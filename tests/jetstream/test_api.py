@@ -64,15 +64,16 @@ def test_names_are_checked_against_adr_6(name: str) -> None:
     [
         (10059, errors.StreamNotFoundError),
         (10014, errors.ConsumerNotFoundError),
-        (10149, errors.ConsumerNotFoundError),
+        (10149, errors.ConsumerDoesNotExistError),
         (10037, errors.MessageNotFoundError),
         (10071, errors.WrongLastSequenceError),
-        (10164, errors.WrongLastSequenceError),
+        (10164, errors.StreamWrongLastSequenceConstantError),
         (10076, errors.JetStreamNotEnabledError),
         (10039, errors.JetStreamNotEnabledForAccountError),
-        (10058, errors.NameInUseError),
-        (10148, errors.NameInUseError),
-        (10025, errors.APIError),
+        (10058, errors.StreamNameExistError),
+        (10148, errors.ConsumerAlreadyExistsError),
+        (10025, errors.InvalidJSONError),
+        (10999, errors.APIError),
     ],
 )
 def test_errors_are_typed_by_their_code(err_code: int, wanted: type[errors.APIError]) -> None:

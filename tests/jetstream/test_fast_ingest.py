@@ -200,7 +200,7 @@ async def test_a_stream_without_batches_refuses(js: JetStream, stream: str, gaps
         await ingest.add(f"{stream}.a")
         with pytest.raises(errors.NotEnabledOnStreamError) as refused:
             await ingest.add(f"{stream}.a")
-        assert [type(one.error) for one in ingest.failed] == [errors.NotEnabledOnStreamError]
+        assert [type(one.error) for one in ingest.failed] == [errors.BatchPublishDisabledError]
     assert refused.value.option == "allow_batched"
 
 

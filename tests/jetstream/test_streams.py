@@ -40,7 +40,7 @@ async def test_a_stream_with_a_subject_of_another_is_told(js: JetStream, unique:
     for call in (js.update_stream, js.create_or_update_stream):
         with pytest.raises(errors.APIError, match=says) as refused:
             await call(wanted)
-        assert refused.value.err_code == err_codes.SUBJECT_OVERLAP
+        assert refused.value.err_code == err_codes.STREAM_SUBJECT_OVERLAP
     with pytest.raises(errors.APIError, match=says):
         await js.create_stream(wanted, name=f"{name}_Y", subjects=[f"{name}.*"])
     with pytest.raises(errors.APIError, match=f"^'{name}' overlaps .*{name}_Z"):

@@ -170,7 +170,7 @@ async def test_a_value_that_is_too_large_raises(js: JetStream, unique: Unique) -
     for key, write in (("k", bucket.put("k", b"x" * 200)), ("lock", lock.acquire(timeout=20))):
         with pytest.raises(errors.APIError, match=f'"{key}": .*max_value_size') as refused:
             await write
-        assert refused.value.err_code == err_codes.MESSAGE_TOO_LARGE
+        assert refused.value.err_code == err_codes.STREAM_MESSAGE_EXCEEDS_MAXIMUM
     await js.delete_bucket(bucket.name)
 
 

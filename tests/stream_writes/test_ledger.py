@@ -9,7 +9,7 @@ import pytest
 from tests.support.streams import Admin, answered
 
 from jetspark.connection.options import make_options
-from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
+from jetspark.err_codes import STREAM_WRONG_LAST_SEQUENCE, STREAM_WRONG_LAST_SEQUENCE_CONSTANT
 from jetspark.errors import WrongLastSequenceError
 from jetspark.stream_writes.ledger import Ledger, ledger_stream
 
@@ -20,7 +20,8 @@ def refusal(code: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("code", "passes"), [(WRONG_LAST_SEQUENCE_CONSTANT, True), (WRONG_LAST_SEQUENCE, False)]
+    ("code", "passes"),
+    [(STREAM_WRONG_LAST_SEQUENCE_CONSTANT, True), (STREAM_WRONG_LAST_SEQUENCE, False)],
 )
 def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
     admin: Admin, unique: Callable[[str], str], code: int, passes: bool

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jetspark import errors
-from jetspark.err_codes import INSUFFICIENT_RESOURCES, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
+from jetspark.err_codes import INSUFFICIENT_RESOURCES, STREAM_NOT_FOUND, STREAM_WRONG_LAST_SEQUENCE
 from jetspark.errors import APIError
 from jetspark.retries import FULL, TRANSIENT_CODES, Backoff, is_transient, is_transient_for_client
 
@@ -18,7 +18,7 @@ def test_a_refusal_of_the_table_is_transient(code: int) -> None:
     [
         (503, 0, True),
         (400, 0, False),
-        (400, WRONG_LAST_SEQUENCE, False),
+        (400, STREAM_WRONG_LAST_SEQUENCE, False),
         (404, STREAM_NOT_FOUND, False),
     ],
 )

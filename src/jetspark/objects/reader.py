@@ -46,7 +46,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtim
 
 import jetspark.errors as errors
 from jetspark.client.tasks import in_thread, move_on_after
-from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
+from jetspark.err_codes import NO_MESSAGE_FOUND, STREAM_NOT_FOUND
 from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
 from jetspark.jetstream.context import JetStreamContext
@@ -279,7 +279,7 @@ def object_not_found(
     sentence = f'Object "{name}" not found in store "{store}".'
     if link_problem is not None:
         sentence = f'"{name}" in store "{store}" {link_problem}.'
-    return errors.ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", sentence)
+    return errors.ObjectNotFoundError(404, NO_MESSAGE_FOUND, "object not found", sentence)
 
 
 def link_to(target: ObjectInfo) -> ObjectLink:

@@ -22,7 +22,11 @@ from typing import NamedTuple
 import msgspec
 
 import jetspark.errors as errors
-from jetspark.err_codes import BATCH_INCOMPLETE, TOO_MANY_BATCHES, WRONG_LAST_SEQUENCE
+from jetspark.err_codes import (
+    ATOMIC_PUBLISH_INCOMPLETE_BATCH,
+    ATOMIC_PUBLISH_TOO_MANY_INFLIGHT,
+    STREAM_WRONG_LAST_SEQUENCE,
+)
 from jetspark.links.link import BlockingLink, connect, has_no_responders
 from jetspark.links.retry import PAUSE_SECONDS, Retry, answer_timeout, attempt
 from jetspark.retries import is_transient
@@ -42,7 +46,9 @@ _CHUNK_ROWS = MAX_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
 _ROLLUP = b"Nats-Rollup:sub\r\n\r\n"
 """The last header of a marker and of an end mark: it replaces the one before."""
-_UNCERTAIN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
+_UNCERTAIN = frozenset(
+    {STREAM_WRONG_LAST_SEQUENCE, ATOMIC_PUBLISH_INCOMPLETE_BATCH, ATOMIC_PUBLISH_TOO_MANY_INFLIGHT}
+)
 """Refusals, other than transient ones, that leave open whether a chunk is stored."""
 
 

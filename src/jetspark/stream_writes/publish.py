@@ -23,7 +23,7 @@ from typing import Self
 
 import jetspark.errors as errors
 from jetspark.connection.options import ConnectOptions
-from jetspark.err_codes import WRONG_LAST_SEQUENCE
+from jetspark.err_codes import STREAM_WRONG_LAST_SEQUENCE
 from jetspark.links.link import BlockingLink, connect, has_no_responders
 from jetspark.links.retry import Retry, answer_timeout, attempt
 from jetspark.retries import Backoff, is_transient
@@ -182,7 +182,7 @@ class StreamPublisher:
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
             # With `only_first` this means that the subject has a message already.
-            if self._only_first and error.err_code == WRONG_LAST_SEQUENCE:
+            if self._only_first and error.err_code == STREAM_WRONG_LAST_SEQUENCE:
                 if (message := self._pending.pop(index, None)) is not None:
                     self.rejected.append(message)
                 return True

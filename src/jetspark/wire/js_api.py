@@ -1,8 +1,8 @@
 """The JetStream API: the table of subjects, parsing of responses, typed errors. No I/O.
 
 A call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API" or the
-caller's own. The response is a JSON document, whose `type` is checked; an `error` in it raises its
-class in `ERRORS`, or APIError. Names follow the rules of ADR-6. `jetstream.api` and
+caller's own. The response is a JSON document, whose `type` is checked; an `error` in it raises the
+class of its err_code. Names follow the rules of ADR-6. `jetstream.api` and
 `links.stream_api` send the requests.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 import jetspark.errors as errors
-from jetspark import err_codes as codes
+from jetspark.err_codes import STREAM_NAME_EXIST_RESTORE_FAILED
 from jetspark.subjects import check_name, check_publish_subject, plain_text
 from jetspark.validation import check_text
 from jetspark.wire.documents import convert_document, decode_document
@@ -84,41 +84,6 @@ MSG_NEXT: Final = Call("CONSUMER.MSG.NEXT.{stream}.{consumer}", None)
 _ADR_6: Final = frozenset({"stream", "consumer"})
 _ANSWER_TYPE: Final = "io.nats.jetstream.api.v1."
 
-_BATCH_ERRORS: Final = (
-    codes.ATOMIC_MISSING_SEQUENCE,
-    codes.BATCH_INCOMPLETE,
-    codes.ATOMIC_UNSUPPORTED_HEADER,
-    codes.ATOMIC_INVALID_ID,
-    codes.ATOMIC_TOO_LARGE,
-    codes.ATOMIC_INVALID_COMMIT,
-    codes.ATOMIC_DUPLICATE_MESSAGE,
-    codes.BATCHED_INVALID_PATTERN,
-    codes.BATCHED_INVALID_ID,
-    codes.BATCH_UNKNOWN,
-    codes.MIRROR_WITH_BATCHED,
-    codes.TOO_MANY_BATCHES,
-    codes.BATCHED_TOO_MANY,
-)
-
-ERRORS: Final[Mapping[int, type[errors.APIError]]] = {
-    codes.CONSUMER_NOT_FOUND: errors.ConsumerNotFoundError,
-    codes.CONSUMER_NAME_IN_USE: errors.NameInUseError,
-    codes.MESSAGE_NOT_FOUND: errors.MessageNotFoundError,
-    codes.SEQUENCE_NOT_FOUND: errors.MessageNotFoundError,
-    codes.NOT_ENABLED_FOR_ACCOUNT: errors.JetStreamNotEnabledForAccountError,
-    codes.STREAM_NAME_IN_USE: errors.NameInUseError,
-    codes.STREAM_NOT_FOUND: errors.StreamNotFoundError,
-    codes.WRONG_LAST_MSG_ID: errors.WrongLastSequenceError,
-    codes.WRONG_LAST_SEQUENCE: errors.WrongLastSequenceError,
-    codes.NOT_ENABLED: errors.JetStreamNotEnabledError,
-    codes.STREAM_EXISTS_RESTORE: errors.NameInUseError,
-    codes.CONSUMER_EXISTS: errors.NameInUseError,
-    codes.CONSUMER_DOES_NOT_EXIST: errors.ConsumerNotFoundError,
-    codes.WRONG_LAST_SEQUENCE_CONSTANT: errors.WrongLastSequenceError,
-    **dict.fromkeys(errors.NotEnabledOnStreamError.OPTIONS, errors.NotEnabledOnStreamError),
-    **dict.fromkeys(_BATCH_ERRORS, errors.BatchError),
-}
-
 
 def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
     """The prefix of all API subjects. Raises ConfigError for a bad one, and if both are given."""
@@ -176,20 +141,20 @@ def error_of(document: Any, names: Mapping[str, str]) -> errors.APIError:
     """
     error = convert_document(document, _Error, "error in an answer")
     code, err_code, description = error.code, error.err_code, error.description
-    cls = ERRORS.get(err_code, errors.APIError)
+    cls = errors.api_error_class(err_code)
     stream, consumer = names.get("stream"), names.get("consumer")
     message = None
-    if cls is errors.StreamNotFoundError and stream:
+    if issubclass(cls, errors.StreamNotFoundError) and stream:
         message = f'Stream "{stream}" not found.'
-    elif cls is errors.ConsumerNotFoundError and consumer:
+    elif issubclass(cls, errors.ConsumerNotFoundError) and consumer:
         message = f'Consumer "{consumer}" of stream "{stream}" not found.'
-    elif cls is errors.NameInUseError and consumer:
+    elif issubclass(cls, errors.NameInUseError) and consumer:
         message = consumer_in_use(stream, consumer)
-    elif err_code == codes.STREAM_EXISTS_RESTORE and stream:
+    elif err_code == STREAM_NAME_EXIST_RESTORE_FAILED and stream:
         message = f'Stream "{stream}" exists already: delete it before it is restored.'
-    elif cls is errors.NameInUseError and stream:
+    elif issubclass(cls, errors.NameInUseError) and stream:
         message = f'Stream "{stream}" exists with another configuration: {UPDATE}.'
-    elif cls is errors.MessageNotFoundError and stream:
+    elif issubclass(cls, errors.MessageNotFoundError) and stream:
         message = f'No such message in stream "{stream}".'
     return cls(code, err_code, description, message)
 

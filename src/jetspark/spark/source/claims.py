@@ -43,10 +43,10 @@ _TOKEN_KEY, _SUBJECTS_KEY = "jetspark-query", "jetspark-subjects"
 _FILTER_OF_NO_MESSAGE = "_jetspark.claim"
 _PAUSED_UNTIL = "2200-01-01T00:00:00Z"
 _NAME_TAKEN_ERRORS = {
-    err_codes.CONSUMER_EXISTS,
-    err_codes.CONSUMER_NAME_IN_USE,
-    err_codes.WORK_QUEUE_OVERLAP,
-    err_codes.WORK_QUEUE_UNFILTERED,
+    err_codes.CONSUMER_ALREADY_EXISTS,
+    err_codes.CONSUMER_NAME_EXIST,
+    err_codes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE,
+    err_codes.CONSUMER_WQ_MULTIPLE_UNFILTERED,
 }
 
 
