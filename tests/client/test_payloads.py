@@ -7,6 +7,7 @@ import asyncio
 import ctypes
 import enum
 import mmap
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
@@ -92,6 +93,7 @@ MORE_TAKEN: dict[str, Callable[[], Any]] = {
     "text buffer of ctypes": lambda: ctypes.create_string_buffer(b"ab"),
 }
 # NumPy's texts and numbers have a buffer of their memory, whatever their class.
+TEXT = "w" if sys.version_info >= (3, 13) else "u"
 MORE_REFUSED: dict[str, Callable[[], Any]] = {
     "str_": lambda: np.str_("abc"),
     "int64": lambda: np.int64(5),
@@ -106,7 +108,7 @@ MORE_REFUSED: dict[str, Callable[[], Any]] = {
     "array of objects": lambda: np.array([None]),
     "one text in an array": lambda: np.array("abc"),
     "texts in a structure": lambda: np.zeros(2, [("name", "U3"), ("n", "i4")]),
-    "array.array of text": lambda: array.array("u", "abc"),
+    "array.array of text": lambda: array.array(TEXT, "abc"),
     "text of ctypes": lambda: ctypes.create_unicode_buffer("abc"),
     "number of ctypes": lambda: ctypes.c_int(5),
 }

@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -294,6 +295,29 @@ def test_taken_columns_stay_when_more_rows_are_decoded(one: Any) -> None:
 
 
 @both
+def test_threads_share_columns_of_the_c_kernel() -> None:
+    """Each row is decoded, and taken, once."""
+    frame = b"MSG a 1 $JS.ACK.S-1.c_1.1.%d.1.1.1 9\r\nsome data\r\n"
+    columns, taken = _kernel.Deliveries(), []
+
+    def decode(first: int) -> None:
+        decoder = _kernel.DeliveryDecoder("S-1", "c_1")
+        for number in range(first, first + 500):
+            decoder.decode(frame % number, 0, columns)
+            if number % 50 == 0:
+                taken.append(columns.take())
+
+    threads = [Thread(target=decode, args=(1 + 500 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = [row for part in (*taken, columns.take()) for row in rows_of(part)]
+    assert sorted(row[1] for row in rows) == [*range(1, 2001)]
+    assert {(row[0], row[4]) for row in rows} == {(b"a", b"some data")}
+
+
+@both
 def test_c_kernel_refuses_wrong_arguments() -> None:
     columns = _kernel.Deliveries()
     mistakes: list[Callable[[], object]] = [
@@ -540,3 +564,34 @@ def test_jetspark_kernel_variable_chooses_kernel() -> None:
     else:
         assert imported("c").stdout == "c\n"
     assert isinstance(kernel.Deliveries().take(), _python_kernel.Columns)
+
+
+@both
+def test_c_kernel_serves_one_interpreter_of_a_process() -> None:
+    """It can be imported again there; another interpreter gets the twin."""
+    program = """
+import importlib, sys
+interpreters = importlib.import_module(
+    "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+)
+from jetspark.wire import _kernel, kernel
+frame = _kernel.MessageFrame(1, b"a", None, None, b"")
+del sys.modules["jetspark.wire._kernel"]
+again = importlib.import_module("jetspark.wire._kernel")
+assert again is not _kernel and again.MessageFrame is _kernel.MessageFrame
+arguments = {} if sys.version_info >= (3, 13) else {"isolated": False}
+interpreters.run_string(
+    interpreters.create(*["legacy"] * (not arguments), **arguments),
+    "import os; from jetspark.wire import kernel; os.write(1, kernel.IMPLEMENTATION.encode())",
+)
+print(kernel.IMPLEMENTATION)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, "JETSPARK_KERNEL": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "pythonc\n", done.stderr

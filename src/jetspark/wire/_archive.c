@@ -39,7 +39,7 @@ static Found uvarint(const uint8_t **at, const uint8_t *limit, uint64_t *value) 
 
 static uint32_t crc_table[8][256];
 
-/* Called with the GIL held, and gives the same table each time. */
+/* Called once before there are threads: when the module is imported. */
 static void make_crc_table(void) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t crc = i;

@@ -4,12 +4,11 @@
    cases (control frames, unusual reply subjects, protocol errors), so that these, and the texts of
    the errors, exist once.
 
-   Only the limited API is used: one build serves every Python from 3.11 on. */
+   An object may be used by several threads (_python.h). What a caller passes to be read must not be
+   written meanwhile, as bytes of Python's own never are. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "_python.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -407,7 +406,7 @@ static PyObject *split_frames(PyObject *Py_UNUSED(module), PyObject *args, PyObj
 /* -- memory that is filled once and given away ---------------------------------------------------- */
 
 /* Large blocks that were released are kept for the next columns: the system maps new memory page by
-   page, which costs more than filling it. Accessed only with the GIL held. */
+   page, which costs more than filling it. */
 #define SPARES 16
 #define LEAST_SPARE ((Py_ssize_t)64 << 10)
 #define MOST_SPARE ((Py_ssize_t)32 << 20) /* bytes in all */
@@ -420,30 +419,71 @@ typedef struct {
 static Memory spares[SPARES];
 static Py_ssize_t spared; /* bytes */
 
-static void set_free(Memory memory) {
-    if (memory.room >= LEAST_SPARE && memory.room <= MOST_SPARE - spared)
+/* Spares are accessed with the GIL held, or with a lock that nobody waits for: a thread that does
+   not get it does without spares. */
+#if !defined(Py_GIL_DISABLED)
+static int lock_spares(void) {
+    return 1;
+}
+
+static void unlock_spares(void) {
+}
+#elif defined(__GNUC__)
+static char spares_locked;
+
+static int lock_spares(void) {
+    return !__atomic_test_and_set(&spares_locked, __ATOMIC_ACQUIRE);
+}
+
+static void unlock_spares(void) {
+    __atomic_clear(&spares_locked, __ATOMIC_RELEASE);
+}
+#else
+static int lock_spares(void) {
+    return 0;
+}
+
+static void unlock_spares(void) {
+}
+#endif
+
+/* Whether the memory is a spare now. */
+static int keep_spare(Memory memory) {
+    if (memory.room <= MOST_SPARE - spared)
         for (int i = 0; i < SPARES; i++)
             if (spares[i].at == NULL) {
                 spares[i] = memory;
                 spared += memory.room;
-                return;
+                return 1;
             }
-    PyMem_Free(memory.at);
+    return 0;
+}
+
+static void set_free(Memory memory) {
+    int kept = 0;
+    if (memory.room >= LEAST_SPARE && lock_spares()) {
+        kept = keep_spare(memory);
+        unlock_spares();
+    }
+    if (!kept)
+        PyMem_Free(memory.at);
 }
 
 /* A spare block of at least `room` bytes, but not of many more; NULL if there is none. */
 static Memory take_spare(Py_ssize_t room) {
-    Memory *best = NULL;
-    if (room >= LEAST_SPARE / 2)
-        for (int i = 0; i < SPARES; i++)
-            if (spares[i].at != NULL && spares[i].room >= room && spares[i].room / 4 <= room &&
-                (best == NULL || spares[i].room < best->room))
-                best = &spares[i];
-    if (best == NULL)
-        return (Memory){NULL, 0};
-    Memory found = *best;
-    spared -= found.room;
-    *best = (Memory){NULL, 0};
+    Memory found = {NULL, 0}, *best = NULL;
+    if (room < LEAST_SPARE / 2 || !lock_spares())
+        return found;
+    for (int i = 0; i < SPARES; i++)
+        if (spares[i].at != NULL && spares[i].room >= room && spares[i].room / 4 <= room &&
+            (best == NULL || spares[i].room < best->room))
+            best = &spares[i];
+    if (best != NULL) {
+        found = *best;
+        spared -= found.room;
+        *best = (Memory){NULL, 0};
+    }
+    unlock_spares();
     return found;
 }
 
@@ -648,8 +688,12 @@ static void deliveries_free(Deliveries *self) {
     Py_DECREF(type);
 }
 
-static Py_ssize_t deliveries_len(Deliveries *self) {
-    return self->rows;
+static Py_ssize_t deliveries_len(PyObject *self) {
+    Py_ssize_t rows;
+    LOCK(self);
+    rows = ((Deliveries *)self)->rows;
+    UNLOCK();
+    return rows;
 }
 
 static PyObject *deliveries_append(Deliveries *self, PyObject *args) {
@@ -694,7 +738,9 @@ static PyObject *deliveries_keep(Deliveries *self, PyObject *list) {
     if (kept == NULL)
         return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        kept[i] = PyLong_AsSsize_t(PyList_GetItem(list, i));
+        PyObject *row = list_item(list, i);
+        kept[i] = row == NULL ? -1 : PyLong_AsSsize_t(row);
+        Py_XDECREF(row);
         if (kept[i] < 0 || kept[i] >= self->rows || (i && kept[i] <= kept[i - 1])) {
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_IndexError, "rows to keep must exist and be in ascending order");
@@ -755,9 +801,14 @@ static PyObject *deliveries_subjects(Deliveries *self, PyObject *Py_UNUSED(none)
     return list;
 }
 
-static PyObject *deliveries_last(Deliveries *self, void *Py_UNUSED(closure)) {
-    const int64_t *sequences = (const int64_t *)self->sequences.at;
-    return PyLong_FromLongLong(self->rows ? sequences[self->rows - 1] : 0);
+static PyObject *deliveries_last(PyObject *object, void *Py_UNUSED(closure)) {
+    const Deliveries *self = (Deliveries *)object;
+    int64_t last = 0;
+    LOCK(object);
+    if (self->rows)
+        last = ((const int64_t *)self->sequences.at)[self->rows - 1];
+    UNLOCK();
+    return PyLong_FromLongLong(last);
 }
 
 static PyObject *deliveries_take(Deliveries *self, PyObject *Py_UNUSED(none)) {
@@ -779,14 +830,22 @@ static PyObject *deliveries_take(Deliveries *self, PyObject *Py_UNUSED(none)) {
     return result;
 }
 
+LOCKED(deliveries_append, Deliveries)
+LOCKED(deliveries_truncate, Deliveries)
+LOCKED(deliveries_keep, Deliveries)
+LOCKED(deliveries_sequences, Deliveries)
+LOCKED(deliveries_times, Deliveries)
+LOCKED(deliveries_subjects, Deliveries)
+LOCKED(deliveries_take, Deliveries)
+
 static PyMethodDef deliveries_methods[] = {
-    {"append", (PyCFunction)deliveries_append, METH_VARARGS, NULL},
-    {"truncate", (PyCFunction)deliveries_truncate, METH_O, NULL},
-    {"keep", (PyCFunction)deliveries_keep, METH_O, NULL},
-    {"sequences", (PyCFunction)deliveries_sequences, METH_VARARGS, NULL},
-    {"times", (PyCFunction)deliveries_times, METH_VARARGS, NULL},
-    {"subjects", (PyCFunction)deliveries_subjects, METH_NOARGS, NULL},
-    {"take", (PyCFunction)deliveries_take, METH_NOARGS, NULL},
+    {"append", deliveries_append_locked, METH_VARARGS, NULL},
+    {"truncate", deliveries_truncate_locked, METH_O, NULL},
+    {"keep", deliveries_keep_locked, METH_O, NULL},
+    {"sequences", deliveries_sequences_locked, METH_VARARGS, NULL},
+    {"times", deliveries_times_locked, METH_VARARGS, NULL},
+    {"subjects", deliveries_subjects_locked, METH_NOARGS, NULL},
+    {"take", deliveries_take_locked, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -796,7 +855,7 @@ static PyMemberDef deliveries_members[] = {
 };
 
 static PyGetSetDef deliveries_getset[] = {
-    {"last_sequence", (getter)deliveries_last, NULL, NULL, NULL},
+    {"last_sequence", deliveries_last, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -1049,8 +1108,10 @@ static PyObject *decoder_decode(Decoder *self, PyObject *args) {
     return failed ? NULL : Py_BuildValue("(nn)", pos, need);
 }
 
+LOCKED_WITH_TARGET(decoder_decode, Decoder)
+
 static PyMethodDef decoder_methods[] = {
-    {"decode", (PyCFunction)decoder_decode, METH_VARARGS, NULL},
+    {"decode", decoder_decode_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1126,7 +1187,6 @@ static PyObject *unpacker_decode(Unpacker *self, PyObject *args) {
     }
     Py_ssize_t at = pos, to = had;
     Found content_found = WHOLE;
-    crc32c(data, 0); /* makes its table */
     Py_BEGIN_ALLOW_THREADS
     while (at < behind) {
         s2_frame(data + at, (size_t)(view.len - at), 1, &frame);
@@ -1161,8 +1221,10 @@ static void unpacker_free(PyObject *self) {
     Py_DECREF(type);
 }
 
+LOCKED_WITH_TARGET(unpacker_decode, Unpacker)
+
 static PyMethodDef unpacker_methods[] = {
-    {"decode", (PyCFunction)unpacker_decode, METH_VARARGS, NULL},
+    {"decode", unpacker_decode_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1315,13 +1377,17 @@ static PyObject *records_decode(Archive *self, PyObject *args) {
     return failed ? NULL : PyLong_FromSsize_t(pos);
 }
 
+LOCKED_WITH_TARGET(entries_decode, Archive)
+
 static PyMethodDef entries_methods[] = {
-    {"decode", (PyCFunction)entries_decode, METH_VARARGS, NULL},
+    {"decode", entries_decode_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
+LOCKED_WITH_TARGET(records_decode, Archive)
+
 static PyMethodDef records_methods[] = {
-    {"decode", (PyCFunction)records_decode, METH_VARARGS, NULL},
+    {"decode", records_decode_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -1542,8 +1608,8 @@ static PyObject *delivered_seq(Delivered *self, void *Py_UNUSED(closure)) {
 }
 
 static PyMemberDef delivered_members[] = {
-    {"_client", T_OBJECT, offsetof(Delivered, client), READONLY, NULL},
-    {"_frame", T_OBJECT, offsetof(Delivered, frame), READONLY, NULL},
+    {"_client", T_OBJECT_EX, offsetof(Delivered, client), READONLY, NULL},
+    {"_frame", T_OBJECT_EX, offsetof(Delivered, frame), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -1583,10 +1649,10 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_ssize_t count = PyList_Size(frames);
     PyObject *messages = PyList_New(count);
     for (Py_ssize_t i = 0; messages != NULL && i < count; i++) {
-        /* Creating one may run the collector, and so any code: the list can shrink. */
-        PyObject *frame = PyList_GetItem(frames, i), *message = NULL;
+        PyObject *frame = list_item(frames, i), *message = NULL;
         if (frame != NULL && is_frame(frame))
             message = delivered_make((PyTypeObject *)type, client, frame);
+        Py_XDECREF(frame);
         if (message == NULL)
             Py_CLEAR(messages);
         else
@@ -1614,54 +1680,99 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Static, because to look for them in a module's state costs time for each message. So they are of
+   one interpreter; another one has to use the twin. */
+static const struct {
+    PyObject **object;
+    const char *module, *name;
+} imports[] = {
+    {&twin_control, "jetspark.wire._python_kernel", "control_event"},
+    {&twin_refuse, "jetspark.wire._python_kernel", "refuse"},
+    {&twin_columns, "jetspark.wire._python_kernel", "Columns"},
+    {&twin_pairs, "jetspark.wire._python_kernel", "HeaderPairs"},
+    {&twin_fields, "jetspark.wire._python_kernel", "reply_fields"},
+    {&twin_sequence, "jetspark.wire._python_kernel", "stream_sequence"},
+    {&twin_position, "jetspark.wire._python_kernel", "stream_position"},
+    {&backup_error, "jetspark.errors", "BackupError"},
+};
+
+static PyTypeObject *decoder_type, *unpacker_type, *entries_type, *records_type;
+
+static const struct {
+    PyTypeObject **type;
+    PyType_Spec *spec;
+    const char *name; /* in the module; NULL: only the kernel creates objects */
+} types[] = {
+    {&block_type, &block_spec, NULL},
+    {&frame_type, &frame_spec, "MessageFrame"},
+    {&deliveries_type, &deliveries_spec, "Deliveries"},
+    {&delivered_type, &delivered_spec, "Delivered"},
+    {&decoder_type, &decoder_spec, "DeliveryDecoder"},
+    {&unpacker_type, &unpacker_spec, "S2Decoder"},
+    {&entries_type, &entries_spec, "EntryDecoder"},
+    {&records_type, &records_spec, "RecordDecoder"},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static int import_object(const char *module_name, const char *name, PyObject **object) {
+    PyObject *module = PyImport_ImportModule(module_name);
+    if (module == NULL)
+        return -1;
+    *object = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    return *object == NULL ? -1 : 0;
+}
+
+/* Imports and creates what is static, unless a module of this interpreter has done so before. */
+static int begin(void) {
+    static int64_t owner = -1;
+    int64_t interpreter = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (owner == interpreter)
+        return 0;
+    if (owner >= 0) {
+        PyErr_SetString(PyExc_ImportError, "the C kernel is in use by another interpreter");
+        return -1;
+    }
+    for (size_t i = 0; i < COUNT(imports); i++)
+        if (import_object(imports[i].module, imports[i].name, imports[i].object) < 0)
+            return -1;
+    for (size_t i = 0; i < COUNT(types); i++)
+        if ((*types[i].type = (PyTypeObject *)PyType_FromSpec(types[i].spec)) == NULL)
+            return -1;
+    if (payloads_begin() < 0)
+        return -1;
+    crc32c_portable((const uint8_t *)"", 0); /* makes its table */
+    owner = interpreter;
+    return 0;
+}
+
+static int execute(PyObject *module) {
+    if (begin() < 0)
+        return -1;
+    for (size_t i = 0; i < COUNT(types); i++)
+        if (types[i].name != NULL &&
+            PyModule_AddObjectRef(module, types[i].name, (PyObject *)*types[i].type) < 0)
+            return -1;
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "jetspark.wire._kernel",
     .m_doc = "The decode kernel in C.",
-    .m_size = -1,
     .m_methods = functions,
+    .m_slots = module_slots,
 };
 
-static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, const char *name) {
-    PyObject *type = PyType_FromSpec(spec);
-    if (type == NULL || (name != NULL && PyModule_AddObjectRef(module, name, type) < 0))
-        return NULL;
-    return (PyTypeObject *)type;
-}
-
 PyMODINIT_FUNC PyInit__kernel(void) {
-    PyObject *twin = PyImport_ImportModule("jetspark.wire._python_kernel");
-    if (twin == NULL)
-        return NULL;
-    twin_control = PyObject_GetAttrString(twin, "control_event");
-    twin_refuse = PyObject_GetAttrString(twin, "refuse");
-    twin_columns = PyObject_GetAttrString(twin, "Columns");
-    twin_pairs = PyObject_GetAttrString(twin, "HeaderPairs");
-    twin_fields = PyObject_GetAttrString(twin, "reply_fields");
-    twin_sequence = PyObject_GetAttrString(twin, "stream_sequence");
-    twin_position = PyObject_GetAttrString(twin, "stream_position");
-    Py_DECREF(twin);
-    PyObject *errors = PyImport_ImportModule("jetspark.errors");
-    if (errors == NULL)
-        return NULL;
-    backup_error = PyObject_GetAttrString(errors, "BackupError");
-    Py_DECREF(errors);
-    if (PyErr_Occurred())
-        return NULL;
-    PyObject *module = PyModule_Create(&definition);
-    if (module == NULL)
-        return NULL;
-    block_type = add_type(module, &block_spec, NULL);
-    frame_type = add_type(module, &frame_spec, "MessageFrame");
-    deliveries_type = add_type(module, &deliveries_spec, "Deliveries");
-    delivered_type = add_type(module, &delivered_spec, "Delivered");
-    if (block_type == NULL || frame_type == NULL || deliveries_type == NULL || delivered_type == NULL ||
-        add_type(module, &decoder_spec, "DeliveryDecoder") == NULL ||
-        add_type(module, &unpacker_spec, "S2Decoder") == NULL ||
-        add_type(module, &entries_spec, "EntryDecoder") == NULL ||
-        add_type(module, &records_spec, "RecordDecoder") == NULL) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+    return PyModuleDef_Init(&definition);
 }

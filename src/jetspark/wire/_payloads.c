@@ -127,13 +127,15 @@ static PyType_Spec memory_spec = {
     .slots = memory_slots,
 };
 
+int payloads_begin(void) {
+    memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
+    return memory_type == NULL ? -1 : 0;
+}
+
 /* Takes the memory of some bytes. */
 static PyObject *memory_of(Bytes *bytes) {
     if (bytes->at == NULL)
         return PyBytes_FromStringAndSize(NULL, 0);
-    if (memory_type == NULL &&
-        (memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec)) == NULL)
-        return NULL;
     allocfunc allocate = (allocfunc)PyType_GetSlot(memory_type, Py_tp_alloc);
     Memory *memory = (Memory *)allocate(memory_type, 0);
     if (memory != NULL) {

@@ -3,13 +3,10 @@
 #ifndef JETSPARK_PAYLOADS_H
 #define JETSPARK_PAYLOADS_H
 
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#ifndef PY_SSIZE_T_CLEAN
-#define PY_SSIZE_T_CLEAN
-#endif
-#include <Python.h>
+#include "_python.h"
+
+/* Creates what all calls share; -1 with an error. */
+int payloads_begin(void);
 
 PyObject *avro_datums(PyObject *self, PyObject *args);
 PyObject *avro_columns(PyObject *self, PyObject *args);
