@@ -714,7 +714,6 @@ _BASES: Mapping[int, type[APIError]] = {
             err_codes.BATCH_PUBLISH_INVALID_PATTERN,
             err_codes.BATCH_PUBLISH_INVALID_BATCH_ID,
             err_codes.BATCH_PUBLISH_UNKNOWN_BATCH_ID,
-            err_codes.MIRROR_WITH_BATCH_PUBLISH,
             err_codes.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT,
             err_codes.BATCH_PUBLISH_TOO_MANY_INFLIGHT,
         ),
