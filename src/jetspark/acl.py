@@ -109,7 +109,7 @@ def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
 USER_INFO: Final = "$SYS.REQ.USER.INFO"
 _OF_SERVERS: Final = (
     *("STATSZ", "VARZ", "HEALTHZ", "CONNZ", "SUBSZ", "JSZ", "ACCOUNTZ"),
-    *("ROUTEZ", "GATEWAYZ", "LEAFZ"),
+    *("ROUTEZ", "GATEWAYZ", "LEAFZ", "RAFTZ"),
 )
 _OF_ACCOUNTS: Final = ("INFO", "CONNZ", "JSZ", "SUBSZ", "STATZ")
 _ADMINISTRATION: Final = (

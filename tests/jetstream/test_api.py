@@ -22,6 +22,7 @@ CALLS = [value for value in vars(js_api).values() if isinstance(value, js_api.Ca
 
 def test_subjects_of_the_wire_document() -> None:
     names = {"stream": "S", "consumer": "c", "filter": "a.b", "subject": "x.y", "template": "T"}
+    names["account"] = "A"
     subjects = {js_api.subject_of("$JS.API", call, names) for call in CALLS}
     assert {f"$JS.API.{tail}" for tail in WIRE_DOCUMENT} <= subjects
     assert len(subjects) == len(CALLS)

@@ -14,6 +14,10 @@ from jetspark.system.documents import HealthProblem as HealthProblem
 from jetspark.system.documents import Healthz as Healthz
 from jetspark.system.documents import Jsz as Jsz
 from jetspark.system.documents import Leafz as Leafz
+from jetspark.system.documents import MetaRescue as MetaRescue
+from jetspark.system.documents import RaftGroup as RaftGroup
+from jetspark.system.documents import RaftPeer as RaftPeer
+from jetspark.system.documents import Raftz as Raftz
 from jetspark.system.documents import Routez as Routez
 from jetspark.system.documents import ServerSummary as ServerSummary
 from jetspark.system.documents import Statsz as Statsz

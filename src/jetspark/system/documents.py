@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from jetspark.documents.document import Document, Moment, Span
+from jetspark.documents.streams import ErrorDocument, StreamState
 
 DataT_co = TypeVar("DataT_co", covariant=True)
 
@@ -305,3 +306,60 @@ class Leafz(_OfServer, frozen=True, kw_only=True):
 
     leafnodes: int = 0
     leafs: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+class RaftPeer(Document, frozen=True, kw_only=True):
+    """Another server of a Raft group."""
+
+    name: str
+    known: bool = False
+    last_replicated_index: int = 0
+    last_seen: str = ""
+    """How long ago, as "1.5s"."""
+
+
+class RaftGroup(Document, frozen=True, kw_only=True):
+    """The part of one server in a Raft group."""
+
+    id: str
+    """The server's name in Raft, as in `leader`, `voted_for` and `peers`."""
+    state: str
+    """"LEADER", "FOLLOWER", "CANDIDATE" or "CLOSED"."""
+    size: int = 0
+    quorum_needed: int = 0
+    observer: bool = False
+    paused: bool = False
+    committed: int = 0
+    applied: int = 0
+    catching_up: bool = False
+    leader: str = ""
+    leader_since: Moment | None = None
+    ever_had_leader: bool = False
+    term: int = 0
+    voted_for: str = ""
+    pterm: int = 0
+    pindex: int = 0
+    ipq_proposal_len: int = 0
+    ipq_entry_len: int = 0
+    ipq_resp_len: int = 0
+    ipq_apply_len: int = 0
+    wal: StreamState | None = None
+    """The group's log."""
+    peers: dict[str, RaftPeer] = msgspec.field(default_factory=dict)
+
+
+class Raftz(Document, frozen=True, kw_only=True):
+    """The Raft groups of an account on a server."""
+
+    groups: dict[str, RaftGroup] = msgspec.field(default_factory=dict)
+    """By name; that of JetStream's metadata is "_meta_", in the system account."""
+
+
+class MetaRescue(Document, frozen=True, kw_only=True):
+    """The answer of one server to `System.rescue_meta`: its quorum before and after, or `error`."""
+
+    server: str
+    server_id: str
+    prev_quorum: int = 0
+    new_quorum: int = 0
+    error: ErrorDocument | None = None

@@ -1,7 +1,8 @@
-"""Questions to servers, for users of the system account.
+"""Questions to servers and orders for operators, for users of the system account.
 
 Contract: a question goes to all servers, or to one by its id. The number of servers in reach is
-unknown, so a list of answers ends when none arrives for a while.
+unknown, so a list of answers ends when none arrives for a while. An order that changes something
+is sent once, when it is awaited, and never again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 from jetspark.client.client import CoreClient
 from jetspark.client.listing import Listing
 from jetspark.documents.document import Document, from_wire
+from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import ErrorDocument
 from jetspark.errors import ConfigError, DocumentError, RequestTimeoutError, SystemRequestError
 from jetspark.subjects import check_name, check_publish_subject
@@ -30,6 +32,8 @@ from jetspark.system.documents import (
     Healthz,
     Jsz,
     Leafz,
+    MetaRescue,
+    Raftz,
     Routez,
     ServerSummary,
     Statsz,
@@ -38,7 +42,8 @@ from jetspark.system.documents import (
 )
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole, check_word, texts_of
-from jetspark.wire.documents import decode_document
+from jetspark.wire import js_api
+from jetspark.wire.documents import convert_document, decode_document, encode_document
 
 TIMEOUT: Final = 2.0
 STALL: Final = 0.3
@@ -78,20 +83,27 @@ class ServerChoice(TypedDict, total=False):
 class System:
     """The servers, seen from the system account; returned by `Client.system`.
 
-    Each call lists answers, one of each server: iterate the result, or call its `all()`;
-    each iteration asks anew. All servers answer, or those that match `only`, or the one
-    with the id `server`. The other options are those of the server's monitoring, with its defaults.
-    A list ends `stall` seconds after the last answer, or after `timeout` seconds in all (see
-    `Client.system`).
+    Each call of the first two parts lists answers, one of each server: iterate the result, or call
+    its `all()`; each iteration asks anew. All servers answer, or those that match `only`, or the
+    one with the id `server`. The other options are those of the server's monitoring, with its
+    defaults. A list ends `stall` seconds after the last answer, or after `timeout` seconds in all
+    (see `Client.system`).
 
     Iterating raises NoRespondersError for a user of another account, RequestTimeoutError when no
     server answers, SystemRequestError for an error in the answer, PermissionsError,
     ConnectionClosedError.
+
+    The other calls change something; their docstrings say what. None of them asks for a
+    confirmation. They raise UnsupportedByServerError for a server that is too old.
     """
 
-    def __init__(self, client: CoreClient, timeout: Seconds, stall: Seconds) -> None:
+    def __init__(
+        self, client: CoreClient, timeout: Seconds, stall: Seconds, domain: str | None
+    ) -> None:
         self._client = client
+        self._timeout = timeout
         self._limits: dict[str, Any] = {"timeout": timeout, "stall": stall}
+        self._prefix = js_api.api_prefix_of(domain, None)
 
     def _list(
         self,
@@ -318,6 +330,21 @@ class System:
         """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
         return self._servers(Leafz, "LEAFZ", choice, account=account, subscriptions=subscriptions)
 
+    def raftz(
+        self,
+        *,
+        account: str | None = None,
+        group: str | None = None,
+        **choice: Unpack[ServerChoice],
+    ) -> Listing[Answer[Raftz]]:
+        """The Raft groups of an account, by default of the system account, on each server.
+
+        A group is that of a clustered stream or consumer; the system account has the one of
+        JetStream's metadata. `group`: only this one. Needs server 2.10.
+        """
+        self._check("raftz", (2, 10))
+        return self._servers(Raftz, "RAFTZ", choice, account=account, group=group)
+
     # -- accounts --------------------------------------------------------------------------------
 
     def account_info(self, account: str) -> Listing[Answer[AccountDetail]]:
@@ -365,8 +392,130 @@ class System:
         options = _set_options(accounts=names, include_unused=include_unused)
         return self._list(AccountStatz, "$SYS.REQ.ACCOUNT.PING.STATZ", options)
 
+    # -- what changes a server -------------------------------------------------------------------
+
+    async def reload(self, server: str) -> None:
+        """Make the server with the id `server` read its configuration file again.
+
+        The file may change users and permissions, and the server then closes connections that are
+        no longer allowed. Raises SystemRequestError when the server refuses the file, and goes on
+        with the old configuration. Needs server 2.10.
+        """
+        await self._order("RELOAD", server)
+
+    async def kick_client(self, server: str, cid: int) -> None:
+        """Close the connection `cid` of a client or leaf node to the server with the id `server`.
+
+        The client may connect again at once: most do. `cid` is that of `connz`. Raises
+        SystemRequestError for a connection that the server does not have. Needs server 2.10.
+        """
+        await self._order("KICK", server, cid=check_whole("cid", cid, 1))
+
+    async def send_lame_duck(self, server: str, cid: int) -> None:
+        """Tell the client `cid` that the server with the id `server` will shut down.
+
+        The server goes on, but a client then moves to another server of the cluster, if it heeds
+        the event. `cid` is that of `connz`. Raises SystemRequestError for a client that the server
+        does not have. Needs server 2.10.
+        """
+        await self._order("LDM", server, cid=check_whole("cid", cid, 1))
+
+    async def _order(self, request: str, server: str, **options: int) -> None:
+        self._check(f"{request} of a server", (2, 10))
+        subject = f"$SYS.REQ.SERVER.{check_name('server', server)}.{request}"
+        payload = encode_document(options) if options else b""
+        reply = await self._client.request(subject, payload, timeout=self._timeout)
+        read_server(reply.data)
+
+    # -- what changes JetStream's cluster ----------------------------------------------------------
+
+    async def step_down_meta_leader(self, *, preferred: str | None = None) -> None:
+        """Make the leader of JetStream's metadata give up, so that another server is elected.
+
+        Until then, about a second, no stream or consumer can be created or changed. `preferred`:
+        the name of the server that shall lead; needs server 2.11. Raises ClusterNoPeersError when
+        it cannot.
+        """
+        body = None
+        if preferred is not None:
+            self._check("a preferred leader", (2, 11))
+            body = {"placement": {"preferred": preferred}}
+        await self._call(js_api.META_LEADER_STEPDOWN, body)
+
+    async def evacuate_server(self, server: str) -> None:
+        """Move all replicas of streams and consumers from the server of the name `server`.
+
+        For a server that will be shut down for long or removed. Returns when the moves are
+        ordered; `jsz` and `raftz` show when they are done. A replica that no other server can take
+        stays. Raises ClusterServerNotMemberError for an unknown name. Needs server 2.15.
+        """
+        self._check("evacuate_server", (2, 15))
+        await self._call(js_api.SERVER_EVACUATE, {"peer": server})
+
+    async def remove_server(self, server: str) -> None:
+        """Remove the server of the name `server` from JetStream's cluster, for good.
+
+        Its replicas are lost, and made again on other servers. A removed server that still runs
+        has no JetStream until it is restarted. Raises ClusterServerNotMemberError for an unknown
+        name, ClusterServerMemberChangeInflightError while another server is added or removed.
+        """
+        await self._call(js_api.SERVER_REMOVE, {"peer": server})
+
+    async def rescue_meta(self, quorum: int) -> list[MetaRescue]:
+        """Let `quorum` servers elect a leader of JetStream's metadata, after most are lost for
+        good.
+
+        Unsafe: if a lost server comes back, or the cluster is only divided, streams and consumers
+        may be lost. Each server in reach applies this for five minutes, in which the lost servers
+        must be removed with `remove_server`, and answers with its quorum before and after or, for
+        example while it knows of a leader, with an `error`. Needs server 2.15.
+        """
+        self._check("rescue_meta", (2, 15))
+        subject = js_api.subject_of(self._prefix, js_api.META_RESCUE, {})
+        payload = encode_document({"quorum_needed": check_whole("quorum", quorum, 1)})
+        try:
+            async with self._client.request_many(subject, payload, **self._limits) as replies:
+                return [
+                    from_wire(MetaRescue, decode_document(reply.data, "answer of a server"))
+                    async for reply in replies
+                ]
+        except RequestTimeoutError as error:
+            raise _nobody_answers(error) from None
+
+    async def purge_account(self, account: str) -> None:
+        """Delete all streams, consumers and messages of an account. Nothing brings them back.
+
+        An account that the server does not know is no error.
+        """
+        check_name("account", account)
+        await self._call(js_api.ACCOUNT_PURGE, account=account)
+
+    async def _call(
+        self, call: js_api.Call, body: dict[str, Any] | None = None, **names: str
+    ) -> None:
+        subject = js_api.subject_of(self._prefix, call, names)
+        payload = b"" if body is None else encode_document(body)
+        try:
+            reply = await self._client.request(subject, payload, timeout=self._timeout)
+        except RequestTimeoutError as error:
+            raise _nobody_answers(error) from None
+        js_api.parse_answer(call, reply.data, names)
+
+    def _check(self, feature: str, version: tuple[int, int]) -> None:
+        check_feature(feature, version, self._client.server_info)
+
     def __repr__(self) -> str:
         return f"System({self._client!r})"
+
+
+def _nobody_answers(error: RequestTimeoutError) -> RequestTimeoutError:
+    """The error of a call that only the leader of a cluster answers, and only to the system
+    account."""
+    if type(error) is not RequestTimeoutError or not error.sent:
+        return error
+    return RequestTimeoutError(
+        f"{error} It is answered in the system account only, by a JetStream cluster with a leader."
+    )
 
 
 def _set_options(**options: Any) -> dict[str, Any]:
@@ -375,13 +524,27 @@ def _set_options(**options: Any) -> dict[str, Any]:
 
 def read_answer(cls: type[DocumentT], data: bytes) -> Answer[DocumentT]:
     """Raises SystemRequestError, and DocumentError for anything that is not such an answer."""
+    server, raw = read_server(data)
+    # Every answer but the statistics is in `data`.
+    found = raw.get("data", raw.get("statsz"))
+    if cls is Raftz:  # by the one account, and in it by group
+        accounts = convert_document(found, dict[str, dict[str, Any]], "answer of a server")
+        found = {
+            "groups": {
+                name: group for groups in accounts.values() for name, group in groups.items()
+            }
+        }
+    return Answer(server, from_wire(cls, found))
+
+
+def read_server(data: bytes) -> tuple[ServerSummary, dict[str, Any]]:
+    """The server that answers, and the whole answer. Raises as `read_answer`."""
     raw = decode_document(data, "answer of a server")
     server = from_wire(ServerSummary, raw.get("server"))
     if (failure := raw.get("error")) is not None:
         error = from_wire(ErrorDocument, failure)
         raise SystemRequestError(server.name, error.code, error.description)
-    # Every answer but the statistics is in `data`.
-    return Answer(server, from_wire(cls, raw.get("data", raw.get("statsz"))))
+    return server, raw
 
 
 def _page(offset: int, limit: int | None) -> dict[str, int | None]:
@@ -394,9 +557,12 @@ def _page(offset: int, limit: int | None) -> dict[str, int | None]:
 class SystemCalls(CoreClient):
     """A client with its system account."""
 
-    def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
-        """Inspect servers and accounts, as a user of the system account. Sends nothing.
+    def system(
+        self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL, domain: str | None = None
+    ) -> System:
+        """Inspect and operate servers and accounts, as a user of the system account. Sends nothing.
 
-        A list waits at most `timeout` seconds for answers, and `stall` seconds after the last one.
+        A call waits at most `timeout` seconds for answers, a list `stall` seconds after the last
+        one. `domain`: the JetStream domain whose cluster the calls change.
         """
-        return System(self, timeout, stall)
+        return System(self, timeout, stall, domain)

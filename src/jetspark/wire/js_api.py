@@ -79,6 +79,11 @@ CONSUMER_RESET: Final = Call("CONSUMER.RESET.{stream}.{consumer}", "consumer_res
 CONSUMER_LEADER_STEPDOWN: Final = Call(
     "CONSUMER.LEADER.STEPDOWN.{stream}.{consumer}", "consumer_leader_stepdown_response"
 )
+META_LEADER_STEPDOWN: Final = Call("META.LEADER.STEPDOWN", "meta_leader_stepdown_response")
+META_RESCUE: Final = Call("META.RESCUE", "meta_rescue_response")
+SERVER_EVACUATE: Final = Call("SERVER.EVACUATE", "meta_server_evacuate_response")
+SERVER_REMOVE: Final = Call("SERVER.REMOVE", "meta_server_remove_response")
+ACCOUNT_PURGE: Final = Call("ACCOUNT.PURGE.{account}", "account_purge_response")
 MSG_NEXT: Final = Call("CONSUMER.MSG.NEXT.{stream}.{consumer}", None)
 
 _ADR_6: Final = frozenset({"stream", "consumer"})
