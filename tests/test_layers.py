@@ -64,14 +64,15 @@ LAYERS: dict[str, set[str]] = {
     "backup": CORE | {"documents", "jetstream"},
     "kv": VALUES | {"client", "documents", "jetstream", "wire.documents"},
     "objects": VALUES | {"client", "documents", "jetstream", "wire.documents"},
-    "services": VALUES | {"wire", "client", "documents", "jetstream.events"},
+    "services": VALUES | {"wire", "client", "connection.locks", "documents", "jetstream.events"},
     "tracing": VALUES | {"wire", "client"},
     "dead_letters": VALUES | {"wire", "client", "documents", "jetstream"},
     "identity": VALUES | {"wire", "connection.nkeys", "client", "documents", "acl"},
     "system": VALUES | {"wire", "client", "documents"},
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "registry": VALUES
-    | {"wire", "client", "connection.options", "documents", "kv", "services"}
+    | {"wire", "client", "connection.locks", "connection.options", "documents"}
+    | {"kv", "services"}
     | {"links", "ranges", "payloads"},
     "traces": VALUES | {"client", "version", "wire"},
     "full_client": CORE | FEATURES,

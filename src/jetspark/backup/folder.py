@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ import msgspec
 from jetspark.backup.archive import count_messages
 from jetspark.backup.archive_content import ArchiveScan
 from jetspark.backup.metadata import MAX_METADATA, METADATA, parse_metadata
+from jetspark.connection.locks import new_lock
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import StreamConfig, StreamState
 from jetspark.errors import BackupError, ConfigError, JetStreamError
@@ -187,7 +187,7 @@ class BackupWriter:
         self.scan = ArchiveScan()
         self._hidden = f".{beginning(self.folder.name)}."
         self._part_folder = self.folder.with_name(f"{self._hidden}{secrets.token_hex(4)}.part")
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         with self._disk_errors():
             self._part_folder.mkdir(parents=True, mode=0o700)
             self._hold = Hold(self._part_folder)

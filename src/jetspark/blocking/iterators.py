@@ -12,7 +12,6 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -26,7 +25,7 @@ from jetspark.client.listing import Listing as AsyncListing
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.subscription import loop_was_left
 from jetspark.client.tasks import reported
-from jetspark.connection.locks import locked
+from jetspark.connection.locks import locked, new_rlock
 from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.kernel import MessageFrame, frame_of
@@ -123,7 +122,7 @@ class LotIterator(Twin, Generic[ItemT]):
 
     def __init__(self, caller: CallerSide, inner: Any) -> None:
         super().__init__(caller, inner)
-        self._turn = threading.RLock()
+        self._turn = new_rlock()
         self._buffered = self._queue()
         """Items not returned to the user yet."""
 

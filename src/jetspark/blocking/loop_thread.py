@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from jetspark.connection.locks import LOOK_EVERY
+from jetspark.connection.locks import LOOK_EVERY, new_lock
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
 
 P = ParamSpec("P")
@@ -386,7 +386,7 @@ class LoopThread:
         self.loop.stop()
 
 
-_starting = threading.Lock()
+_starting = new_lock()
 _current: LoopThread | None = None
 # Kept alive, since collecting a parent's loop in a child would close shared file descriptors.
 _inherited: list[LoopThread] = []
@@ -403,7 +403,7 @@ def current() -> LoopThread:
 
 def _after_fork_in_child() -> None:
     global _current, _starting
-    _starting = threading.Lock()  # another thread of the parent may have held the lock
+    _starting = new_lock()  # another thread of the parent may have held the lock
     if _current is not None:
         _current.forked = True
         _inherited.append(_current)

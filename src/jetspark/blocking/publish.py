@@ -9,7 +9,6 @@ the second `add`, `flush` and `commit`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -18,7 +17,7 @@ from typing import Any, Generic, Self, Unpack
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.twin import twin_of
 from jetspark.client.requests import no_reply
-from jetspark.connection.locks import Bell
+from jetspark.connection.locks import Bell, new_lock
 from jetspark.documents.streams import PubAck
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.atomic_batch import AtomicBatch as AsyncAtomicBatch
@@ -45,7 +44,7 @@ class BasePublisher(Generic[SenderT]):
         self._buffer = caller.buffer
         self._sender = sender = sender_of(inner)
         self._window = sender.window
-        self._turn = threading.Lock()
+        self._turn = new_lock()
         self._waits = False  # the thread that has the turn
         self._change = Bell()
         sender.changed = self._change.ring

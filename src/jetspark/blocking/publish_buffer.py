@@ -9,13 +9,12 @@ link is down and the outbox full, accepted frames stay here.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Container, Sequence
 from math import inf
 
 from jetspark.blocking.loop_thread import LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
-from jetspark.connection.locks import Bell, locked
+from jetspark.connection.locks import Bell, locked, new_rlock
 from jetspark.connection.outbox import report_unsent
 from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.connection.supervisor import Supervisor
@@ -38,7 +37,7 @@ class PublishBuffer:
         self._outbox = link.outbox
         self._limit = limit
         # Reentrant: a signal handler may publish while its thread is in `put`.
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._room = Bell()
         self._frames: list[bytes] = []
         self._size = 0

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Container
 from math import inf
 
-from jetspark.connection.locks import locked
+from jetspark.connection.locks import locked, new_rlock
 from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.connection.waiting import Room
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, OutboundBufferError
@@ -65,7 +65,7 @@ class Outbox:
         self._write: Callable[[bytes], None] | None = None
         self._write_here: Callable[[bytes], bool] | None = None
         # Reentrant: a signal handler may publish in the middle of `put_here`.
-        self._writing = threading.RLock()
+        self._writing = new_rlock()
         self._frames: list[bytes] = []
         self._size = 0
         self._mark = _CLOSED

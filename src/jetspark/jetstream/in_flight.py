@@ -21,12 +21,12 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from threading import Lock
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
 import jetspark.errors as errors
 from jetspark.client.publishing import Publishing
 from jetspark.client.subscription import Listener
+from jetspark.connection.locks import new_lock
 from jetspark.connection.waiting import Room, Waiters
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.api import Api
@@ -82,7 +82,7 @@ class InFlight:
         self.ended: errors.JetsparkError | None = None
         """Why no more results can arrive."""
         self._entries: dict[int, Entry] = {}
-        self._lock = Lock()
+        self._lock = new_lock()
         # Methods of the dict itself, since they are called for every message.
         self.count = self._entries.__len__
         """Messages that have not ended."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import astuple
 from functools import cache
-from threading import Lock
 
 from prometheus_client.core import Metric as Family
 
 import jetspark.metrics.names as metrics
 from jetspark.client.hooks import HookedClient, Hooks, Measured
 from jetspark.connection.events import Closed, ConnectionEvent
+from jetspark.connection.locks import new_lock
 from jetspark.connection.session import Statistics
 from jetspark.metrics.endpoint import Durations, collected, family
 
@@ -43,7 +43,7 @@ class _Clients(Hooks):
     """The clients of this process."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = new_lock()
         self._open: set[_ClientHooks] = set()
         self._closed: dict[str, Statistics] = {}
         self._durations: dict[tuple[Measured, str, str], Durations] = {}

@@ -21,6 +21,7 @@ from itertools import accumulate
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from jetspark.connection.locks import new_lock
 from jetspark.errors import ConfigError
 
 try:
@@ -53,7 +54,7 @@ class Durations:
     """A histogram of durations, much cheaper than prometheus-client's."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._counts = [0] * (len(BUCKETS) + 1)
         self._seconds = 0.0
 
@@ -106,7 +107,7 @@ class _HTTPServer(ThreadingWSGIServer):
     that clients that say nothing keep neither Prometheus nor a probe out."""
 
     def __init__(self, *args: Any) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._accepted: dict[Any, float] = {}
         """When each connection was accepted, in this order."""
         super().__init__(*args)

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.request import BaseHandler, HTTPHandler, HTTPSHandler, Request
 
+from jetspark.connection.locks import new_lock
+
 
 class Deadline:
     """Ends the connections of one request when its time is over.
@@ -28,7 +30,7 @@ class Deadline:
         self.seconds = seconds
         self.is_over = False
         self._sockets: list[socket.socket] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
 

@@ -9,12 +9,12 @@ are in `extra`.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from jetspark.connection.locks import new_lock
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
 from jetspark.errors import BadNameError, ConfigError, DocumentError, safe_repr
 from jetspark.subjects import check_subscribe_subject
@@ -238,7 +238,7 @@ class Tally:
     """Counters of one endpoint. Its methods may be called in any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.bytes_dequeued = 0
         """Bytes of requests taken from the queue."""
         self.reset()
