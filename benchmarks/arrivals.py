@@ -116,7 +116,7 @@ def in_stream(arrivals: Arrivals, url: str, stream: str) -> Iterator[None]:
     from jetspark.blocking import connect
 
     with connect(url) as nc:
-        messages: Any = nc.jetstream().ordered(stream)
+        messages: Any = nc.jetstream().stream(stream).ordered()
 
         def receive() -> None:
             with suppress(Exception):  # closed

@@ -16,11 +16,11 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="SAVED", subjects=["saved"])
+        stream = await js.create_stream(name="SAVED", subjects=["saved"])
         async with js.publisher() as publisher:
             for number in range(100):
                 await publisher.send("saved", b"%d" % number)
-        worker = await js.create_consumer("SAVED", durable_name="worker")
+        worker = await stream.create_consumer(durable_name="worker")
         for msg in await worker.fetch(10, timeout=5):
             await msg.ack_sync()
 
@@ -28,9 +28,9 @@ async def main(server: str) -> None:
             backup = await js.backup_stream("SAVED", Path(folder) / "saved.backup")
             print("saved:", backup.state.messages, "messages")
             await js.delete_stream("SAVED")
-            info = await js.restore_stream(Path(folder) / "saved.backup")
-        consumer = await js.consumer_info("SAVED", "worker")
-        print("restored:", info.state.messages, "messages", end=", ")
+            stream = await js.restore_stream(Path(folder) / "saved.backup")
+        consumer = (await stream.consumer("worker")).cached_info
+        print("restored:", stream.cached_info.state.messages, "messages", end=", ")
         print("the consumer is at", consumer.ack_floor.stream_seq)
         await js.delete_stream("SAVED")
 

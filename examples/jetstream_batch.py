@@ -14,7 +14,7 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(
+        stream = await js.create_stream(
             name="LEDGER", subjects=["ledger.*"], storage="memory", allow_atomic=True
         )
         async with js.atomic_batch() as batch:
@@ -28,7 +28,7 @@ async def main(server: str) -> None:
                 await batch.add("ledger.anna", b"-1000000")
                 raise ValueError("Anna does not have that much")
         except ValueError:
-            state = (await js.stream_info("LEDGER")).state
+            state = (await stream.info()).state
             print("given up: still", state.messages, "messages")
         await js.delete_stream("LEDGER")
 

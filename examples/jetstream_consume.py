@@ -15,11 +15,11 @@ from jetspark.jetstream import JsMsg
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="EVENTS", subjects=["events"], storage="memory")
+        stream = await js.create_stream(name="EVENTS", subjects=["events"], storage="memory")
         async with js.publisher() as publisher:
             for number in range(1000):
                 await publisher.send("events", b"%d" % number)
-        worker = await js.create_consumer("EVENTS", durable_name="worker")
+        worker = await stream.create_consumer(durable_name="worker")
 
         count = 0
         async with worker.consume(max_messages=200) as messages:

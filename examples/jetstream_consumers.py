@@ -19,28 +19,28 @@ from jetspark.errors import NameInUseError
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="WORK", subjects=["work.*"], storage="memory")
+        stream = await js.create_stream(name="WORK", subjects=["work.*"], storage="memory")
         for subject in ("work.eu", "work.us", "work.eu"):
             await js.publish(subject)
 
-        worker = await js.create_consumer(
-            "WORK", durable_name="worker", filter_subject="work.eu", ack_wait=timedelta(seconds=5)
+        worker = await stream.create_consumer(
+            durable_name="worker", filter_subject="work.eu", ack_wait=timedelta(seconds=5)
         )
         info = await worker.info()
         print("made", info.name, "for", info.config.filter_subject, end=", ")
         print(info.num_pending, "pending")
-        info = await js.update_consumer("WORK", name="worker", max_deliver=5)
+        info = await (await stream.consumer("worker")).update(max_deliver=5)
         print("max_deliver is now", info.config.max_deliver, end=", ")
         print("the filter still", info.config.filter_subject)
 
-        await js.create_consumer("WORK", name="other", inactive_threshold=timedelta(minutes=1))
-        print("consumers:", sorted(await js.consumer_names("WORK").all()))
+        await stream.create_consumer(name="other", inactive_threshold=timedelta(minutes=1))
+        print("consumers:", sorted(await stream.consumer_names().all()))
         try:
-            await js.create_consumer("WORK", durable_name="worker", filter_subject="work.us")
+            await stream.create_consumer(durable_name="worker", filter_subject="work.us")
         except NameInUseError:
             print("another configuration is refused:", True)
         await worker.delete()
-        print("left:", [info.name async for info in js.consumers("WORK")])
+        print("left:", [info.name async for info in stream.consumers()])
         await js.delete_stream("WORK")
 
 

@@ -17,11 +17,11 @@ async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
         options = {"storage": "memory", "allow_msg_counter": True, "allow_direct": True}
-        await js.create_stream(name="HITS", subjects=["hits.*"], **options)
+        stream = await js.create_stream(name="HITS", subjects=["hits.*"], **options)
         print("one more:", await js.increment("hits.home"))
         print("ten more:", await js.increment("hits.home", 10))
         print("two less:", await js.increment("hits.home", -2))
-        print("read:", (await js.get_counter("HITS", "hits.home")).value)
+        print("read:", (await stream.get_counter("hits.home")).value)
         await js.delete_stream("HITS")
 
 

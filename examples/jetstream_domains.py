@@ -26,7 +26,7 @@ async def main(server: str) -> None:
         external = External.of_domain("hub")
         sources = [Source(name=name, external=external) for name in ("SOURCE_1", "SOURCE_2")]
         await here.create_stream(name="AGGREGATE_STREAM", storage="memory", sources=sources)
-        reader = await here.create_consumer("AGGREGATE_STREAM", name="reader")
+        reader = await here.stream("AGGREGATE_STREAM").create_consumer(name="reader")
         messages = await reader.fetch(2, timeout=5)
         shown = sorted(f"{m.subject.removesuffix('.eu')} {m.data.decode()}" for m in messages)
         print("aggregate at the leaf:", ", ".join(shown))

@@ -24,8 +24,8 @@ async def main(server: str) -> None:
         js = nc.jetstream()
         async with js.events() as events:
             await nc.flush()  # from here on the server tells us
-            await js.create_stream(name="SAMPLED", subjects=["sampled"], storage="memory")
-            worker = await js.create_consumer("SAMPLED", name="worker", sample_freq="100%")
+            stream = await js.create_stream(name="SAMPLED", subjects=["sampled"], storage="memory")
+            worker = await stream.create_consumer(name="worker", sample_freq="100%")
             await js.publish("sampled")
             for msg in await worker.fetch(1, timeout=2):
                 await msg.ack()

@@ -22,23 +22,23 @@ async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
         options = {"storage": "memory", "allow_direct": True}
-        await js.create_stream(name="PRICES", subjects=["price.*"], **options)
+        stream = await js.create_stream(name="PRICES", subjects=["price.*"], **options)
         for subject, price in (("eu", b"10"), ("us", b"20"), ("eu", b"12"), ("us", b"21")):
             await js.publish(f"price.{subject}", price)
 
-        msg = await js.get_msg("PRICES", 1)
+        msg = await stream.get(1)
         print(f"{msg.seq}:", msg.subject, msg.data)
-        msg = await js.get_msg("PRICES", last_by_subject="price.eu")
+        msg = await stream.get(last_by_subject="price.eu")
         print("last of price.eu:", msg.seq, msg.data)
-        msg = await js.get_msg("PRICES", 3, next_by_subject="price.us")
+        msg = await stream.get(3, next_by_subject="price.us")
         print("first of price.us from 3 on:", msg.seq, msg.data)
-        print("from 2 on:", ", ".join([str(m.seq) async for m in js.get_msgs("PRICES", 2)]))
-        last = js.get_last_msgs("PRICES", "price.*")
+        print("from 2 on:", ", ".join([str(m.seq) async for m in stream.get_many(2)]))
+        last = stream.get_last("price.*")
         print("last of each:", ", ".join([f"{m.subject} {m.data.decode()}" async for m in last]))
 
-        await js.delete_msg("PRICES", 2)
+        await stream.delete_msg(2)
         try:
-            await js.get_msg("PRICES", 2)
+            await stream.get(2)
         except MessageNotFoundError:
             print("message 2 is gone:", True)
         await js.delete_stream("PRICES")

@@ -33,9 +33,9 @@ async def main(server: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "stream.json"
             file.write_text(STREAM)
-            config = (await js.create_stream(file)).config
+            config = (await js.create_stream(file)).cached_info.config
         print("from a file:", config.name, config.subjects, config.max_age)
-        worker = await js.create_consumer("JSON_EXAMPLE", CONSUMER)
+        worker = await js.stream("JSON_EXAMPLE").create_consumer(CONSUMER)
         config = worker.cached_info.config
         print("from text:", worker.name, config.ack_policy, config.ack_wait)
 

@@ -14,13 +14,13 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="LOG", subjects=["log.*"], storage="memory")
+        stream = await js.create_stream(name="LOG", subjects=["log.*"], storage="memory")
         async with js.publisher() as publisher:
             for number in range(1000):
                 await publisher.send("log.info" if number % 2 else "log.debug", b"%d" % number)
 
         numbers: list[int] = []
-        async with js.ordered("LOG") as messages:
+        async with stream.ordered() as messages:
             async for msg in messages:
                 numbers.append(int(msg.data))
                 if msg.metadata.pending == 0:
@@ -28,7 +28,7 @@ async def main(server: str) -> None:
         print("from the beginning:", len(numbers), "messages, in order", numbers == sorted(numbers))
 
         numbers.clear()
-        async with js.ordered("LOG", subjects="log.info", start_seq=990) as messages:
+        async with stream.ordered(subjects="log.info", start_seq=990) as messages:
             async for msg in messages:
                 numbers.append(msg.seq)
                 if msg.metadata.pending == 0:

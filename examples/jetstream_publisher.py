@@ -15,11 +15,11 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="MANY", subjects=["many.*"], storage="memory")
+        many = await js.create_stream(name="MANY", subjects=["many.*"], storage="memory")
         async with js.publisher(window=4000) as publisher:  # leaving it waits for every ack
             for number in range(10_000):
                 await publisher.send("many.eu", b"%d" % number)
-        print((await js.stream_info("MANY")).state.messages, "messages in the stream")
+        print((await many.info()).state.messages, "messages in the stream")
 
         async with js.publisher() as publisher:
             result = await publisher.submit("many.us", b"with a result of its own")

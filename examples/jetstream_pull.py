@@ -19,10 +19,10 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="JOBS", subjects=["jobs"], retention="workqueue")
+        stream = await js.create_stream(name="JOBS", subjects=["jobs"], retention="workqueue")
         for number in (1, 2, 3):
             await js.publish("jobs", b"job %d" % number)
-        worker = await js.create_consumer("JOBS", durable_name="worker")
+        worker = await stream.create_consumer(durable_name="worker")
 
         first, second, third = await worker.fetch(3, timeout=2)
         print("fetched:", ", ".join(msg.data.decode() for msg in (first, second, third)))
@@ -40,7 +40,7 @@ async def main(server: str) -> None:
         last = await worker.next(timeout=2)
         print("waited for one:", last.data.decode())
         await last.ack_sync()
-        print("left to do:", (await js.stream_info("JOBS")).state.messages)
+        print("left to do:", (await stream.info()).state.messages)
         await js.delete_stream("JOBS")
 
 

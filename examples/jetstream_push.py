@@ -17,18 +17,17 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        await js.create_stream(name="PUSHED", subjects=["push.*"], storage="memory")
+        stream = await js.create_stream(name="PUSHED", subjects=["push.*"], storage="memory")
         await js.publish("push.1", b"42 apples")
 
-        pushing = await js.create_push_consumer("PUSHED", deliver_subject=nc.new_inbox())
+        pushing = await stream.create_push_consumer(deliver_subject=nc.new_inbox())
         async with pushing.subscribe() as messages:  # heartbeats and flow control are answered
             msg = await messages.next(timeout=2)
             print("its messages:", msg.subject, msg.data)
             await msg.ack()
 
         async with nc.subscribe(nc.new_inbox()) as inbox:
-            await js.create_push_consumer(
-                "PUSHED",
+            await stream.create_push_consumer(
                 deliver_subject=inbox.subject,
                 flow_control=True,
                 idle_heartbeat=timedelta(milliseconds=200),

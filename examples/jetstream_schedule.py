@@ -19,10 +19,10 @@ async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
         options = {"storage": "memory", "allow_msg_schedules": True, "allow_msg_ttl": True}
-        await js.create_stream(name="TODO", subjects=["todo.*", "plan.*"], **options)
+        stream = await js.create_stream(name="TODO", subjects=["todo.*", "plan.*"], **options)
         short = await js.publish("todo.tea", b"ready", ttl=1)  # seconds, or a timedelta
 
-        worker = await js.create_consumer("TODO", name="worker", filter_subject="todo.mail")
+        worker = await stream.create_consumer(name="worker", filter_subject="todo.mail")
         soon = datetime.now(UTC) + timedelta(seconds=1)
         await js.schedule("plan.anna", b"remind Anna", target="todo.mail", at=soon)
         print("scheduled")
@@ -30,12 +30,12 @@ async def main(server: str) -> None:
         print("it came:", msg.subject, msg.data)
         tomorrow = datetime.now(UTC) + timedelta(days=1)
         await js.schedule("plan.bert", b"remind Bert", target="todo.mail", at=tomorrow)
-        print("cancelled:", await js.cancel_schedule("TODO", "plan.bert"))
+        print("cancelled:", await stream.cancel_schedule("plan.bert"))
 
         async with asyncio.timeout(5):
             try:
                 while True:
-                    await js.get_msg("TODO", short.seq)
+                    await stream.get(short.seq)
                     await asyncio.sleep(0.1)
             except MessageNotFoundError:
                 print("gone after a second:", True)

@@ -22,7 +22,7 @@ async def main(server: str) -> None:
 
         foo = SubjectTransform(src="foo.*", dest="foo2.{{wildcard(1)}}")
         bar = SubjectTransform(src="bar.*", dest="bar2.{{wildcard(1)}}")
-        await js.create_stream(
+        aggregate = await js.create_stream(
             name="AGGREGATE",
             storage="memory",
             sources=[
@@ -30,13 +30,13 @@ async def main(server: str) -> None:
                 Source(name="BAR", subject_transforms=[bar]),
             ],
         )
-        await js.create_stream(name="MIRROR", storage="memory", mirror=Source(name="FOO"))
+        mirror = await js.create_stream(name="MIRROR", storage="memory", mirror=Source(name="FOO"))
 
-        aggregate = await js.create_consumer("AGGREGATE", name="reader")
+        aggregate = await aggregate.create_consumer(name="reader")
         messages = await aggregate.fetch(2, timeout=5)
         shown = sorted((f"{m.subject} {m.data.decode()}" for m in messages), reverse=True)
         print("aggregate:", ", ".join(shown))
-        mirror = await js.create_consumer("MIRROR", name="reader")
+        mirror = await mirror.create_consumer(name="reader")
         (msg,) = await mirror.fetch(1, timeout=5)
         print("mirror:", msg.subject, msg.data.decode())
         for name in ("MIRROR", "AGGREGATE", "FOO", "BAR"):

@@ -23,26 +23,27 @@ async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
         week = timedelta(days=7)
-        info = await js.create_stream(name="STREAMS", subjects=["orders.>"], max_age=week)
-        print("made", info.name, "for", *info.config.subjects, end=", ")
-        print("messages live", info.config.max_age)
-        info = await js.update_stream(name="STREAMS", max_msgs=1000)  # the rest stays as it is
+        stream = await js.create_stream(name="STREAMS", subjects=["orders.>"], max_age=week)
+        config = stream.cached_info.config
+        print("made", stream.name, "for", *config.subjects, end=", ")
+        print("messages live", config.max_age)
+        info = await stream.update(max_msgs=1000)  # the rest stays as it is
         print("now at most", info.config.max_msgs, "messages, still", info.config.max_age)
 
         for subject in ("orders.eu", "orders.eu", "orders.us"):
             await js.publish(subject, b"42 apples")
-        state = (await js.stream_info("STREAMS", subjects_filter=">")).state
+        state = (await stream.info(subjects_filter=">")).state
         counts = ", ".join(f"{subject} {count}" for subject, count in state.subjects.items())
         print(state.messages, "messages:", counts)
         print("listen to orders.eu:", await js.stream_names("orders.eu").all())
 
-        print("purged", await js.purge_stream("STREAMS", filter="orders.eu"), "of orders.eu")
-        await js.delete_msg("STREAMS", 3)
+        print("purged", await stream.purge(filter="orders.eu"), "of orders.eu")
+        await stream.delete_msg(3)
         print("deleted message 3")
         print("the account has streams:", (await js.account_info()).streams > 0)
         await js.delete_stream("STREAMS")
         try:
-            await js.stream_info("STREAMS")
+            await stream.info()
         except StreamNotFoundError as error:
             print("deleted;", error)
 

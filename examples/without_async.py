@@ -21,9 +21,9 @@ def main(server: str) -> None:
         print("reply:", nc.request("price", timeout=2).data.decode())
 
         js = nc.jetstream()
-        js.create_stream(name="EXAMPLE", subjects=["example.>"], storage="memory")
+        stream = js.create_stream(name="EXAMPLE", subjects=["example.>"], storage="memory")
         print("stored:", js.publish("example.eu", b"42 apples").seq)
-        worker = js.create_consumer("EXAMPLE", name="worker")
+        worker = stream.create_consumer(name="worker")
         for msg in worker.fetch(1, timeout=5):
             print("fetched:", msg.data)
             msg.ack()

@@ -194,9 +194,9 @@ async def test_role_pull_reader_has_all_permissions_it_needs_and_no_more(
         needs_server("2.14")
     guarded = await filled(guard(Roles().pull_reader("S", "c", responses=responses), more=flags))
     async with guarded.admin() as nc:
-        await nc.jetstream().create_consumer("S", durable_name="c")
+        await nc.jetstream().stream("S").create_consumer(durable_name="c")
     async with guarded.user() as nc:
-        consumer = await nc.jetstream().consumer("S", "c")
+        consumer = await nc.jetstream().stream("S").consumer("c")
         first, second, third = await consumer.fetch(3, timeout=5)
         assert bool(first.metadata.account_hash) == bool(flags)
         await first.in_progress()
@@ -213,9 +213,9 @@ async def test_role_pull_reader_has_all_permissions_it_needs_and_no_more(
 async def test_answers_end_with_their_number(guard: Guard) -> None:
     guarded = await filled(guard(Roles().pull_reader("S", "c", responses=Responses(max=1))), 1)
     async with guarded.admin() as nc:
-        await nc.jetstream().create_consumer("S", durable_name="c")
+        await nc.jetstream().stream("S").create_consumer(durable_name="c")
     async with guarded.user() as nc:
-        consumer = await nc.jetstream().consumer("S", "c")
+        consumer = await nc.jetstream().stream("S").consumer("c")
         (message,) = await consumer.fetch(1, timeout=5)
         await message.in_progress()
         assert guarded.errors == []
@@ -229,13 +229,13 @@ async def test_role_pull_reader_may_create_its_consumer_on_request(guard: Guard)
     async with guarded.user() as nc:
         js = nc.jetstream()
         for subject in ("s.1", "s.*"):  # one is in the request's subject, the other is not
-            consumer = await js.create_consumer("S", name="c", filter_subject=subject)
+            consumer = await js.stream("S").create_consumer(name="c", filter_subject=subject)
             await consumer.info()
             message = await consumer.next()
             await message.ack()
             await nc.flush()
             async with guarded.admin() as admin:
-                await admin.jetstream().delete_consumer("S", "c")
+                await admin.jetstream().stream("S").delete_consumer("c")
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.CREATE.S.other"], unseen=ACK_V2)
 
 
@@ -247,10 +247,14 @@ async def test_role_push_reader_has_what_it_needs_and_no_more(
     async with guarded.user() as nc, nc.subscribe("to.here", queue=group) as messages:
         await nc.flush()
         async with guarded.admin() as admin:
-            await admin.jetstream().create_push_consumer(
-                "S", durable_name="c", deliver_subject="to.here", deliver_group=group
+            await (
+                admin.jetstream()
+                .stream("S")
+                .create_push_consumer(
+                    durable_name="c", deliver_subject="to.here", deliver_group=group
+                )
             )
-        consumer = await nc.jetstream().push_consumer("S", "c")
+        consumer = await nc.jetstream().stream("S").push_consumer("c")
         for _ in range(3):
             await (await messages.next(30)).respond(b"+ACK")
 
@@ -276,12 +280,15 @@ async def test_push_flow_control(guard: Guard, flags: str, needs_server: NeedsSe
             await admin.publish("s.x", bytes(65536))
         async with guarded.user() as nc, nc.subscribe("to.here") as messages:
             await nc.flush()
-            await admin.jetstream().create_push_consumer(
-                "S",
-                durable_name="c",
-                deliver_subject="to.here",
-                flow_control=True,
-                idle_heartbeat=timedelta(seconds=1),
+            await (
+                admin.jetstream()
+                .stream("S")
+                .create_push_consumer(
+                    durable_name="c",
+                    deliver_subject="to.here",
+                    flow_control=True,
+                    idle_heartbeat=timedelta(seconds=1),
+                )
             )
             while not (message := await messages.next(30)).flow_control:
                 pass
@@ -297,7 +304,7 @@ async def test_role_ordered_reader_has_all_permissions_it_needs_and_no_more(guar
     async with guarded.user() as nc:
         js = nc.jetstream()
         for subjects, count in ((None, 3), (["s.1"], 1), (["s.*"], 3)):
-            async with js.ordered("S", subjects=subjects) as messages:
+            async with js.stream("S").ordered(subjects=subjects) as messages:
                 assert [(await anext(messages)).data for _ in range(count)]
                 assert (await messages.info()).stream_name == "S"
     await guarded.check(refused=[*DANGEROUS, "$JS.API.STREAM.MSG.GET.S"])
@@ -331,8 +338,8 @@ async def test_role_stored_reader_has_all_permissions_it_needs_and_no_more(
     async with guarded.user() as nc:
         js = nc.jetstream()
         for direct in (None, True, False):
-            assert (await js.get_msg("S", 1, direct=direct)).data == b"0"
-            assert (await js.get_msg("S", last_by_subject="s.2", direct=direct)).seq == 3
+            assert (await js.stream("S").get(1, direct=direct)).data == b"0"
+            assert (await js.stream("S").get(last_by_subject="s.2", direct=direct)).seq == 3
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.CREATE.S.c"])
 
 
@@ -389,7 +396,7 @@ async def test_spark_with_a_progress_consumer(guard: Guard, needs_server: NeedsS
         for sequence in (2, 3):
             shown.show({"S": StreamOffset("", sequence, 1)})
     async with guarded.admin() as nc:
-        assert (await nc.jetstream().consumer_info("S", "c")).num_pending == 1
+        assert ((await nc.jetstream().stream("S").consumer("c")).cached_info).num_pending == 1
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 
@@ -475,9 +482,9 @@ async def test_spark_sink_exactly_once(guard: Guard, needs_server: NeedsServer) 
     pieces = [ledger.stage(rows[:500]), ledger.stage(rows[500:])]
     ExactlyOnceWriter(options, "S", "q", timeout=10).commit(0, pieces, lanes=2)
     async with guarded.admin() as nc:
-        info = await nc.jetstream().stream_info("S", subjects_filter="s.*")
+        info = await nc.jetstream().stream("S").info(subjects_filter="s.*")
         assert info.state.subjects == {"s.rows": 1000}
-        assert (await nc.jetstream().stream_info(ledger_stream("S"))).state.messages > 0
+        assert (await nc.jetstream().stream(ledger_stream("S")).info()).state.messages > 0
     refused = without(DANGEROUS, "s.x")
     await guarded.check(refused=[*refused, f"$JS.API.STREAM.DELETE.{ledger_stream('S')}"])
 
@@ -514,7 +521,7 @@ async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
     async with guarded.admin() as nc:
         js = nc.jetstream()
         bucket = await js.create_bucket("b", history=3)
-        await js.update_stream(name="KV_b", allow_direct=direct)
+        await js.stream("KV_b").update(allow_direct=direct)
         await bucket.put("k", b"1")
     async with guarded.user() as nc:
         js = nc.jetstream()
@@ -571,17 +578,17 @@ async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
     async with guarded.user() as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s.*"], storage="memory")
-        await js.update_stream(name="S", description="mine")
-        await js.get_msg("S", 1, direct=False)
-        await js.delete_msg("S", 1)
-        await js.create_consumer("S")
-        await js.create_consumer("S", durable_name="c")
-        await js.create_consumer("S", durable_name="d", filter_subject="s.1")
-        assert {"c", "d"} < set(await js.consumer_names("S").all())
-        assert len(await js.consumers("S").all()) == 3
-        await js.consumer_info("S", "c")
-        await js.delete_consumer("S", "d")
-        await js.purge_stream("S")
+        await js.stream("S").update(description="mine")
+        await js.stream("S").get(1, direct=False)
+        await js.stream("S").delete_msg(1)
+        await js.stream("S").create_consumer()
+        await js.stream("S").create_consumer(durable_name="c")
+        await js.stream("S").create_consumer(durable_name="d", filter_subject="s.1")
+        assert {"c", "d"} < set(await js.stream("S").consumer_names().all())
+        assert len(await js.stream("S").consumers().all()) == 3
+        await js.stream("S").consumer("c")
+        await js.stream("S").delete_consumer("d")
+        await js.stream("S").purge()
         await js.delete_stream("S")
     refused = without(DANGEROUS, "$JS.API.STREAM.*.S", "$JS.API.STREAM.MSG.*.S")
     newer = r".*(DURABLE|PAUSE|RESET|UNPIN|STEPDOWN)"
@@ -602,13 +609,13 @@ async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
 async def test_role_monitor_has_what_it_needs_and_no_more(guard: Guard, stream: str | None) -> None:
     guarded = await filled(guard(Roles().monitor(stream)))
     async with guarded.admin() as nc:
-        await nc.jetstream().create_consumer("S", durable_name="c")
+        await nc.jetstream().stream("S").create_consumer(durable_name="c")
     async with guarded.user() as nc:
         js = nc.jetstream()
-        await js.stream_info("S")
-        await js.consumer_info("S", "c")
-        assert await js.consumer_names("S").all() == ["c"]
-        assert len(await js.consumers("S").all()) == 1
+        await js.stream("S").info()
+        await js.stream("S").consumer("c")
+        assert await js.stream("S").consumer_names().all() == ["c"]
+        assert len(await js.stream("S").consumers().all()) == 1
         if stream is None:
             await js.account_info()
             assert await js.stream_names().all() == ["OTHER", "S"]
@@ -748,7 +755,7 @@ async def test_roles_backup_and_restore_have_all_permissions_they_need_and_no_mo
         async with guarded.admin() as admin:
             await admin.jetstream().delete_stream("S")
         info = await js.restore_stream(tmp_path / "S.backup")
-        assert info.state.messages == 4
+        assert info.cached_info.state.messages == 4
     # Looking and deleting is for a restore that fails.
     await guarded.check(
         refused=[*without(DANGEROUS, "$JS.API.STREAM.DELETE.S"), "$JS.SNAPSHOT.ACK.OTHER.x.1.1"],
@@ -780,13 +787,13 @@ async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
     async with guarded.admin() as admin:
         js = admin.jetstream()
         await js.create_stream(name="S", subjects=["s.*", "again.*"])
-        consumer = await js.create_consumer("S", durable_name="c")
+        consumer = await js.stream("S").create_consumer(durable_name="c")
         dead = await js.create_dead_letters("DEAD", "S")
         for _ in range(2):
             await js.publish("s.x")
             await (await consumer.next(5)).term()
         await eventually_waiting(dead, 2)
-        await js.delete_msg("S", 1)
+        await js.stream("S").delete_msg(1)
         async with guarded.user() as nc:
             theirs = await nc.jetstream().dead_letters("DEAD")
             assert await theirs.move(remove_originals=remove_originals) == 2
@@ -815,11 +822,11 @@ async def test_role_with_an_inbox_prefix_allows_only_that_inbox(guard: Guard) ->
     roles = Roles(inbox_prefix="_INBOX_u")
     guarded = await filled(guard(roles.publisher(["s.*"]) | roles.pull_reader("S", "c")))
     async with guarded.admin() as nc:
-        await nc.jetstream().create_consumer("S", durable_name="c")
+        await nc.jetstream().stream("S").create_consumer(durable_name="c")
     async with guarded.user(inbox_prefix="_INBOX_u") as nc:
         js = nc.jetstream()
         await js.publish("s.x")
-        assert len(await (await js.consumer("S", "c")).fetch(4, timeout=5)) == 4
+        assert len(await (await js.stream("S").consumer("c")).fetch(4, timeout=5)) == 4
         assert guarded.errors == []
         with pytest.raises(PermissionsError):
             await nc.subscribe("_INBOX.>").next(30)

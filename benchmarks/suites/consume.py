@@ -25,7 +25,13 @@ from benchmarks.reading import (
 )
 from benchmarks.report import Section
 from benchmarks.stage import stage
-from benchmarks.suites.read import BATCH, Bind, nats_core_consumer, natsio_consumer
+from benchmarks.suites.read import (
+    BATCH,
+    Bind,
+    jetspark_consumer,
+    nats_core_consumer,
+    natsio_consumer,
+)
 
 # Contestants here too.
 from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
@@ -73,7 +79,7 @@ def _consumed(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
 
 def jetspark_consume(job: Job) -> Measure:
     with in_one_loop(clients.jetspark(job.url)) as (client, plain):
-        return _consumed(job, plain, client.jetstream().consumer, JETSPARK)
+        return _consumed(job, plain, partial(jetspark_consumer, client), JETSPARK)
 
 
 def natsio_consume(job: Job) -> Measure:
@@ -109,7 +115,7 @@ def jetspark_blocking(job: Job) -> Measure:
         context = client.jetstream()
 
         def read(stream: str, messages: int) -> Tally:
-            with context.consumer(stream, consumers[stream]).consume() as arriving:
+            with context.stream(stream).consumer(consumers[stream]).consume() as arriving:
                 return look_at(islice(arriving, messages), JETSPARK)
 
         return timed_reading(job, read)

@@ -136,7 +136,7 @@ def fetch(job: Job) -> Measure:
             for _ in range(_TURN):
                 await many.send("cost", bytes(job.size))
         if nc not in consumers:
-            consumers[nc] = await js.create_consumer("COST", ack_policy="none")
+            consumers[nc] = await js.stream("COST").create_consumer(ack_policy="none")
 
     async def turn(nc: Any) -> None:
         got = 0

@@ -49,7 +49,7 @@ def jetspark_ordered(job: Job) -> Measure:
 
         @plain
         async def read(stream: str, messages: int) -> Tally:
-            return await look_at_first(messages, context.ordered(stream), JETSPARK)
+            return await look_at_first(messages, context.stream(stream).ordered(), JETSPARK)
 
         return timed_reading(job, read)
 
@@ -61,7 +61,7 @@ def jetspark_blocking(job: Job) -> Measure:
         context = client.jetstream()
 
         def read(stream: str, messages: int) -> Tally:
-            return look_at(islice(context.ordered(stream), messages), JETSPARK)
+            return look_at(islice(context.stream(stream).ordered(), messages), JETSPARK)
 
         return timed_reading(job, read)
 

@@ -139,7 +139,7 @@ def _fetched(job: Job, plain: Plain, bind: Bind, look: Look) -> Measure:
 
 def jetspark_fetch(job: Job) -> Measure:
     with in_one_loop(clients.jetspark(job.url)) as (client, plain):
-        return _fetched(job, plain, client.jetstream().consumer, JETSPARK)
+        return _fetched(job, plain, partial(jetspark_consumer, client), JETSPARK)
 
 
 def nats_py_fetch(job: Job) -> Measure:
@@ -216,6 +216,10 @@ class NatsCoreConsumer:
 
 async def nats_core_consumer(client: Any, stream: str, name: str) -> Any:
     return await import_module("nats.jetstream").new(client).get_consumer(stream, name)
+
+
+async def jetspark_consumer(client: Any, stream: str, name: str) -> Any:
+    return await client.jetstream().stream(stream).consumer(name)
 
 
 async def natsio_consumer(client: Any, stream: str, name: str) -> Any:

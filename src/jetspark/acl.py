@@ -221,7 +221,7 @@ class Roles:
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
 
     def stored_reader(self, stream: str) -> Permissions:
-        """Read stored messages without a consumer: get_msg, get_msgs, get_last_msgs."""
+        """Read stored messages without a consumer: `Stream.get`, `get_many`, `get_last`."""
         direct = (js_api.DIRECT_GET, js_api.DIRECT_GET_LAST)
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *direct))
 

@@ -63,8 +63,8 @@ async def fill(js: JetStream, name: str, count: int = ALL, **options: Any) -> No
         for number in range(1, count + 1):
             headers = {"N": str(number), "A": "ö"} if number % 3 else None
             await publisher.send(f"{name}.{number % 7}", b"%d " % number * 40, headers=headers)
-    await js.delete_msg(name, 5)
-    worker = await js.create_consumer(name, durable_name="worker")
+    await js.stream(name).delete_msg(5)
+    worker = await js.stream(name).create_consumer(durable_name="worker")
     for message in (await worker.fetch(20, timeout=5))[:9]:
         await message.ack_sync()
 
@@ -85,11 +85,11 @@ async def large(js: JetStream, unique: Unique) -> str:
 
 async def content(js: JetStream, name: str) -> list[StoredMsg]:
     """Every message, as the leader has it."""
-    last = (await js.stream_info(name)).state.last_seq
+    last = (await js.stream(name).info()).state.last_seq
     found: list[StoredMsg] = []
     while not found or found[-1].seq < last:
         after = found[-1].seq if found else 0
-        found.append(await js.get_msg(name, after + 1, next_by_subject=">"))
+        found.append(await js.stream(name).get(after + 1, next_by_subject=">"))
     return found
 
 
@@ -119,7 +119,7 @@ async def restore_again(js: JetStream, folder: Path) -> None:
 
 async def gone(js: JetStream, name: str) -> bool:
     try:
-        await js.stream_info(name)
+        await js.stream(name).info()
     except errors.StreamNotFoundError:
         return True
     except errors.RequestTimeoutError:  # a cluster's leader may be changing
@@ -138,13 +138,15 @@ async def test_messages_and_consumers_come_back_as_they_were(
     made = await js.backup_stream(filled, tmp_path / "b", chunk_size=1024, progress=there.append)
     info = await elsewhere.restore_stream(tmp_path / "b", progress=back.append)
     assert await content(elsewhere, filled) == await content(js, filled)
-    before = await js.stream_info(filled)
-    assert info.state.replace(consumer_count=0) == before.state.replace(consumer_count=0)
-    assert info.config.replace(metadata=None) == before.config.replace(metadata=None)
+    before = await js.stream(filled).info()
+    assert info.cached_info.state.replace(consumer_count=0) == before.state.replace(
+        consumer_count=0
+    )
+    assert info.cached_info.config.replace(metadata=None) == before.config.replace(metadata=None)
     if not made.is_message_list:  # the format of 2.15 does not hold it
-        assert (await elsewhere.stream_info(filled)).created == before.created
-    ours = await js.consumer_info(filled, "worker")
-    theirs = await elsewhere.consumer_info(filled, "worker")
+        assert (await elsewhere.stream(filled).info()).created == before.created
+    ours = (await js.stream(filled).consumer("worker")).cached_info
+    theirs = (await elsewhere.stream(filled).consumer("worker")).cached_info
     assert theirs.ack_floor.stream_seq == ours.ack_floor.stream_seq > 5
     assert theirs.config.replace(metadata=None) == ours.config.replace(metadata=None)
     assert (made.stream, made.state.messages) == (filled, ALL - 1)
@@ -193,7 +195,7 @@ async def test_the_folder_is_what_the_nats_tool_writes(
     await js.backup_stream(filled, tmp_path / "c", consumers=False, check=True)
     await elsewhere.delete_stream(filled)
     await restore_again(elsewhere, tmp_path / "c")
-    assert await elsewhere.consumer_names(filled).all() == []
+    assert await elsewhere.stream(filled).consumer_names().all() == []
 
 
 def strip(folder: Path) -> None:
@@ -225,9 +227,12 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
     with pytest.raises(errors.ConfigError, match="the name"):
         await elsewhere.restore_stream(folder, name="OTHER")  # type: ignore[call-arg]
     info = await elsewhere.restore_stream(folder, {"description": "new"}, max_msgs=ALL * 2)
-    assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
+    assert (info.cached_info.config.description, info.cached_info.config.max_msgs) == (
+        "new",
+        ALL * 2,
+    )
     await elsewhere.delete_stream(filled)
-    await elsewhere.create_stream(name=f"{filled}_X", subjects=info.config.subjects)
+    await elsewhere.create_stream(name=f"{filled}_X", subjects=info.cached_info.config.subjects)
     with pytest.raises(errors.APIError, match=f'overlaps .*"{filled}_X"'):
         await elsewhere.restore_stream(folder)
 
@@ -237,11 +242,11 @@ async def test_what_is_over_when_it_is_restored_keeps_its_sequences(
 ) -> None:
     name = await make_stream(storage="file", max_age=0.5)
     await js.backup_stream(name, tmp_path / "empty")
-    assert (await elsewhere.restore_stream(tmp_path / "empty")).state.messages == 0
+    assert (await elsewhere.restore_stream(tmp_path / "empty")).cached_info.state.messages == 0
     await elsewhere.delete_stream(name)
     for _ in range(5):
         await js.publish(f"{name}.a", b"x")
-    await js.delete_msg(name, 5)
+    await js.stream(name).delete_msg(5)
     await js.backup_stream(name, tmp_path / "b")
     await holds(js, name, 0)
     await restore_again(elsewhere, tmp_path / "b")
@@ -252,15 +257,15 @@ async def test_restored_work_queue_has_the_unacknowledged_messages(
     js: JetStream, elsewhere: JetStream, make_stream: MakeStream, tmp_path: Path
 ) -> None:
     name = await make_stream(storage="file", retention="workqueue")
-    worker = await js.create_consumer(name, durable_name="worker")
+    worker = await js.stream(name).create_consumer(durable_name="worker")
     for number in range(6):
         await js.publish(f"{name}.a", b"%d" % number)
     for message in await worker.fetch(4, timeout=5):
         await message.ack_sync()
     await js.backup_stream(name, tmp_path / "b")
     info = await elsewhere.restore_stream(tmp_path / "b")
-    assert (info.state.messages, info.state.last_seq) == (2, 6)
-    bound = await elsewhere.consumer(name, "worker")
+    assert (info.cached_info.state.messages, info.cached_info.state.last_seq) == (2, 6)
+    bound = await elsewhere.stream(name).consumer("worker")
     assert [message.data for message in await bound.fetch(2, timeout=5)] == [b"4", b"5"]
 
 
@@ -282,8 +287,8 @@ async def test_backup_of_a_stream_that_is_written_to_is_restored(
     stop.set()
     await writing
     info = await elsewhere.restore_stream(tmp_path / "b")
-    assert info.state.last_seq >= made.state.last_seq >= 100
-    assert (await elsewhere.get_msg(name, made.state.last_seq)).data == payload
+    assert info.cached_info.state.last_seq >= made.state.last_seq >= 100
+    assert (await elsewhere.stream(name).get(made.state.last_seq)).data == payload
 
 
 async def test_restore_to_a_full_server_creates_no_stream(
@@ -687,7 +692,7 @@ async def test_a_link_lost_during_a_restore_leaves_no_part_of_the_stream(
         await eventually(lambda: nc.is_connected)
         assert await gone(there, large)
         await restore_again(there, tmp_path / "b")
-        assert (await there.stream_info(large)).state.messages == 40
+        assert (await there.stream(large).info()).state.messages == 40
 
 
 class Deaf(FrameProxy):
@@ -740,7 +745,7 @@ async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there
         proxy.arm(1, wanted=lambda frame: b"stream_create_response" in frame)
         with pytest.raises(errors.BackupError, match="299 messages up to sequence 300"):
             await JetStream(nc).restore_stream(tmp_path / "b")
-        assert (await JetStream(nc).stream_info(filled)).state.messages == ALL - 1
+        assert (await JetStream(nc).stream(filled).info()).state.messages == ALL - 1
 
 
 async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backup(
@@ -761,13 +766,13 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     assert await said() == whole
     await elsewhere.publish(f"{filled}.0", b"since")
     assert await said() == whole
-    await elsewhere.delete_consumer(filled, "worker")
+    await elsewhere.stream(filled).delete_consumer("worker")
     assert await said() == (
         ", and has all 299 messages of the backup: look whether a consumer is missing."
     )
     await elsewhere.delete_stream(filled)
     await restore_again(elsewhere, folder)
-    await elsewhere.purge_stream(filled, seq=11)
+    await elsewhere.stream(filled).purge(seq=11)
     assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
@@ -778,7 +783,7 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     await restore_again(elsewhere, folder)
     for _ in range(5):
         await elsewhere.publish(f"{filled}.0", b"since")
-    await elsewhere.purge_stream(filled)
+    await elsewhere.stream(filled).purge()
     assert await said() == ": delete it before it is restored."
 
 
@@ -826,7 +831,7 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
     assert failed.value.__notes__ == [
         f'Stream "{filled}" exists, and is not (or not only) of this restore.'
     ]
-    assert (await elsewhere.get_msg(filled, acks[0].seq)).data == b"of somebody else"
+    assert (await elsewhere.stream(filled).get(acks[0].seq)).data == b"of somebody else"
 
 
 async def test_a_restore_after_one_that_was_killed_says_what_is_there(
@@ -1110,10 +1115,10 @@ def test_the_blocking_client_calls_progress_in_the_callers_thread(
         with pytest.raises(KeyError):
             other.jetstream().restore_stream(tmp_path / "b", progress=hesitating)
         with pytest.raises(errors.StreamNotFoundError):
-            other.jetstream().stream_info(name)
+            other.jetstream().stream(name).info()
         with blocking.connect(make_server().url) as third:
             info = third.jetstream().restore_stream(tmp_path / "b")
-        assert info.state.messages == 5
+        assert info.cached_info.state.messages == 5
 
 
 async def test_a_cut_archive_has_one_reason(js: JetStream, filled: str, tmp_path: Path) -> None:

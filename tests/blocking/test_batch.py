@@ -28,7 +28,7 @@ def test_threads_add_to_one_atomic_batch(nc: Client, stream: str) -> None:
         numbers = list(pool.map(lambda n: batch.add(f"{stream}.{n}", b"x"), range(200)))
     assert sorted(numbers) == list(range(1, 201))
     assert batch.ack is not None
-    assert (batch.ack.count, js.stream_info(stream).state.messages) == (200, 200)
+    assert (batch.ack.count, js.stream(stream).info().state.messages) == (200, 200)
 
 
 def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
@@ -40,17 +40,17 @@ def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
     with pytest.raises(WrongLastSequenceError), js.atomic_batch() as batch:
         batch.add(f"{stream}.a", expect_last_seq=7)
         batch.commit()
-    js.update_stream(name=stream, allow_atomic=False)
+    js.stream(stream).update(allow_atomic=False)
     with pytest.raises(NotEnabledOnStreamError), js.atomic_batch() as batch:
         batch.add(f"{stream}.a")
         batch.add(f"{stream}.a")
-    assert js.stream_info(stream).state.messages == 0
+    assert js.stream(stream).info().state.messages == 0
 
 
 def test_threads_add_to_one_fast_ingest(nc: Client, stream: str, needs_server: NeedsServer) -> None:
     needs_server("2.14")
     js = nc.jetstream()
-    js.update_stream(name=stream, allow_batched=True)
+    js.stream(stream).update(allow_batched=True)
     most = 0
 
     def add(number: int) -> int:
@@ -63,7 +63,7 @@ def test_threads_add_to_one_fast_ingest(nc: Client, stream: str, needs_server: N
         indexes = list(pool.map(add, range(3000)))
     assert sorted(indexes) == list(range(3000))
     assert (ingest.acked, ingest.failed, most <= 20) == (3000, [], True)
-    assert js.stream_info(stream).state.messages == 3000
+    assert js.stream(stream).info().state.messages == 3000
 
 
 def test_fast_ingest_tells_what_failed(nc: Client, stream: str, needs_server: NeedsServer) -> None:
@@ -74,7 +74,7 @@ def test_fast_ingest_tells_what_failed(nc: Client, stream: str, needs_server: Ne
         with pytest.raises(NotEnabledOnStreamError):
             ingest.add(f"{stream}.a")
         assert len(ingest.failed) == 1
-    js.update_stream(name=stream, allow_batched=True)
+    js.stream(stream).update(allow_batched=True)
     with pytest.raises(PublishFailedError), js.fast_ingest(gaps="ok") as ingest:
         for number in range(1000):
             ingest.add(f"{stream}.a", expect_last_seq=77 if number == 500 else None)

@@ -59,15 +59,15 @@ def calls_with_a_callback(nc: Client, name: str, folder: Path) -> dict[str, Call
     js.create_stream(name=name, subjects=[f"{name}.>"])
     bucket = js.create_bucket(f"{name}-bucket")
     keys = KeyPair.new(KeyKind.ACCOUNT)
-    push = js.create_push_consumer(name, deliver_subject="push")
+    push = js.stream(name).create_push_consumer(deliver_subject="push")
     service = nc.add_service(name, "1.0.0")
     return {
         "connect event_callback": lambda callback: connect(event_callback=callback),
         "connect error_callback": lambda callback: connect(error_callback=callback),
         "subscribe": lambda callback: nc.subscribe("a", callback=callback),
-        "consume": lambda callback: js.create_consumer(name).consume(callback=callback),
+        "consume": lambda callback: js.stream(name).create_consumer().consume(callback=callback),
         "push": lambda callback: push.subscribe(callback=callback),
-        "ordered": lambda callback: js.ordered(name, callback=callback),
+        "ordered": lambda callback: js.stream(name).ordered(callback=callback),
         "events": lambda callback: js.events(callback=callback),
         "watch": lambda callback: bucket.watch(callback=callback),
         "live": lambda callback: bucket.live(on_change=callback),
@@ -108,7 +108,7 @@ def test_each_message_that_such_a_callback_did_not_handle_is_reported(
     js.create_stream(name=name, subjects=[name])
     bucket = js.create_bucket(f"{name}-bucket")
     core = told.subscribe(f"{name}.core", callback=callback)
-    consumer = js.create_consumer(name, ack_wait=60)
+    consumer = js.stream(name).create_consumer(ack_wait=60)
     begins: list[Callable[[], Any]] = [
         lambda: told.publish(f"{name}.core"),
         lambda: (js.publish(name), consumer.consume(callback=callback)),

@@ -30,7 +30,7 @@ def filled(nc: Client, unique: Unique) -> Filled:
         with js.publisher() as publisher:
             for number in range(count):
                 publisher.send(name, b"%d" % number)
-        return js.create_consumer(name, durable_name="c")
+        return js.stream(name).create_consumer(durable_name="c")
 
     return make
 
@@ -122,7 +122,7 @@ def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Fill
                 other.drain()
             seen.put(int(message.data))
 
-        bound = other.jetstream().consumer(consumer.stream, "c")
+        bound = other.jetstream().stream(consumer.stream).consumer("c")
         bound.consume(callback=callback)
         assert [seen.get(timeout=30) for _ in range(20)] == list(range(20))
         callback_ends("consumer 'c'")
@@ -142,7 +142,7 @@ def test_its_end_reaches_the_thread_that_iterates(filled: Filled) -> None:
 def test_closing_the_client_ends_the_iteration(shared_server: NatsServer, filled: Filled) -> None:
     consumer = filled(1)
     with connect(shared_server.url) as other, ThreadPoolExecutor(1) as pool:
-        bound = other.jetstream().consumer(consumer.stream, "c")
+        bound = other.jetstream().stream(consumer.stream).consumer("c")
         messages = bound.consume()
         assert messages.next(30).data == b"0"
         waiting = pool.submit(list, messages)
@@ -157,8 +157,8 @@ def test_blocking_consumer_pulls_with_a_priority_group(
     needs_server("2.11")
     js, name = nc.jetstream(), unique("S")
     js.create_stream(name=name, subjects=[name], storage="memory")
-    consumer = js.create_consumer(
-        name, durable_name="c", priority_groups=["jobs"], priority_policy="pinned_client"
+    consumer = js.stream(name).create_consumer(
+        durable_name="c", priority_groups=["jobs"], priority_policy="pinned_client"
     )
     for number in range(3):
         js.publish(name, b"%d" % number)

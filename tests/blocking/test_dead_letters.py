@@ -12,7 +12,7 @@ def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Unique) -> None
     js = nc.jetstream(timeout=20)
     name = unique("ORDERS")
     js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    consumer = js.create_consumer(name, durable_name="worker")
+    consumer = js.stream(name).create_consumer(durable_name="worker")
     dead = js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
     with dead.worker() as worker:
         js.publish(f"{name}.eu", b"a vase")

@@ -23,8 +23,8 @@ def _groups(needs_server: NeedsServer) -> None:
 def group(js: JetStream, unique: Unique) -> Iterator[ElasticGroup]:
     stream = unique("S")
     js.create_stream(name=stream, subjects=[f"{stream}.*"], storage="memory")
-    group = js.create_elastic_group(
-        stream, "cg", max_members=4, filters=[PartitioningFilter(f"{stream}.*", [1])]
+    group = js.consumer_groups(stream).create_elastic(
+        "cg", max_members=4, filters=[PartitioningFilter(f"{stream}.*", [1])]
     )
     group.add_members("m1")
     for number in range(5):
@@ -35,9 +35,9 @@ def group(js: JetStream, unique: Unique) -> Iterator[ElasticGroup]:
 
 
 def test_blocking_member_is_iterated(js: JetStream, group: ElasticGroup) -> None:
-    assert js.elastic_group_names(group.stream).all() == ["cg"]
+    assert js.consumer_groups(group.stream).elastic_names().all() == ["cg"]
     subjects = []
-    with js.elastic_group(group.stream, "cg").consume("m1") as member:
+    with js.consumer_groups(group.stream).elastic("cg").consume("m1") as member:
         for message in member:
             subjects.append(message.subject)
             assert message.partition in group.partitions("m1")

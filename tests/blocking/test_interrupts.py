@@ -127,7 +127,7 @@ class Scene:
         return False
 
     def nobody_reads(self) -> bool:
-        return not self.js.consumer_names(self.theirs.stream).all()
+        return not self.js.stream(self.theirs.stream).consumer_names().all()
 
 
 Opens = Callable[[Scene], Any]
@@ -151,7 +151,7 @@ BLOCKS: dict[str, tuple[Opens, IsGone]] = {
     "watch": (lambda scene: scene.bucket.watch(), Scene.nobody_reads),
     "callback": (lambda scene: scene.bucket.watch(callback=lambda _: None), Scene.nobody_reads),
     "ordered": (
-        lambda scene: scene.nc.jetstream().ordered(scene.bucket.stream),
+        lambda scene: scene.nc.jetstream().stream(scene.bucket.stream).ordered(),
         Scene.nobody_reads,
     ),
 }

@@ -21,20 +21,20 @@ def test_blocking_streams_are_created_updated_and_deleted(js: JetStream, stream:
     assert js.publish(f"{stream}.a", b"one").seq == 1
     assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is False
     assert js.publish(f"{stream}.b", b"two", msg_id="2").duplicate is True
-    assert js.get_msg(stream, 1).data == b"one"
-    assert js.update_stream(name=stream, max_msgs=10).config.max_msgs == 10
-    assert js.create_or_update_stream(name=stream, max_msgs=11).config.max_msgs == 11
-    js.delete_msg(stream, 1)
+    assert js.stream(stream).get(1).data == b"one"
+    assert js.stream(stream).update(max_msgs=10).config.max_msgs == 10
+    assert js.create_or_update_stream(name=stream, max_msgs=11).cached_info.config.max_msgs == 11
+    js.stream(stream).delete_msg(1)
     with pytest.raises(errors.MessageNotFoundError):
-        js.get_msg(stream, 1)
-    assert js.stream_info(stream).state.messages == 1
-    assert js.purge_stream(stream) == 1
+        js.stream(stream).get(1)
+    assert js.stream(stream).info().state.messages == 1
+    assert js.stream(stream).purge() == 1
     names = js.stream_names(f"{stream}.a")
     assert (list(names), names.all(), names.missing, names.offline) == ([stream], [stream], [], {})
     assert [info.config.name for info in js.streams(f"{stream}.a")] == [stream]
     assert js.account_info().streams >= 1
     with pytest.raises(errors.StreamNotFoundError):
-        js.stream_info("NONE")
+        js.stream("NONE").info()
 
 
 def test_fetch_is_one_change_of_thread_and_acks_are_none(
@@ -43,7 +43,7 @@ def test_fetch_is_one_change_of_thread_and_acks_are_none(
     with js.publisher() as publisher:
         for number in range(1000):
             publisher.send(f"{stream}.x", b"%d" % number)
-    worker = js.create_consumer(stream, name="worker", max_ack_pending=5000)
+    worker = js.stream(stream).create_consumer(name="worker", max_ack_pending=5000)
     changes = note_calls("run")
     messages = worker.fetch(1000, timeout=5)
     for message in messages:
@@ -60,7 +60,7 @@ def test_fetch_is_one_change_of_thread_and_acks_are_none(
 def test_blocking_messages_are_acknowledged_in_every_way(js: JetStream, stream: str) -> None:
     for number in range(5):
         js.publish(f"{stream}.x", b"%d" % number)
-    worker = js.create_consumer(stream, name="worker")
+    worker = js.stream(stream).create_consumer(name="worker")
     sync, nak, term, progress, late = worker.fetch(5, timeout=5)
     sync.ack_sync(timeout=30)
     assert sync.is_acked
@@ -89,7 +89,7 @@ def test_publisher_from_many_threads(js: JetStream, stream: str) -> None:
         assert (publisher.pending, publisher.sent, publisher.acked) == (0, 4000, 4000)
         assert publisher.failed == []
     assert sorted(indexes) == list(range(4000))
-    assert js.stream_info(stream).state.messages == 4000
+    assert js.stream(stream).info().state.messages == 4000
 
 
 def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
@@ -131,7 +131,7 @@ def test_publisher_over_an_outage(make_server: MakeServer) -> None:
                 publisher.send("s", msg_id=f"{number}")
             publisher.flush()
             assert publisher.failed == []
-        assert js.stream_info("S").state.messages == 300
+        assert js.stream("S").info().state.messages == 300
 
 
 @pytest.mark.parametrize("identified", [True, False])
@@ -165,8 +165,8 @@ def test_an_outage_keeps_the_order_of_what_waits(make_server: MakeServer, identi
             sender.join(60)
             publisher.flush()
             failed = [one.index for one in publisher.failed]
-        count = direct.jetstream().stream_info("S").state.messages
-        with direct.jetstream().ordered("S", headers_only=True) as messages:
+        count = direct.jetstream().stream("S").info().state.messages
+        with direct.jetstream().stream("S").ordered(headers_only=True) as messages:
             stored = [int(next(messages).subject[2:]) for _ in range(count)]
         # What failed may come later, from the old connection.
         waited = [number for number in stored if number not in failed]

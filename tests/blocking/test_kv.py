@@ -57,7 +57,7 @@ def test_blocking_buckets_are_created_listed_and_deleted(
     js.create_or_update_bucket(bucket.name, history=6)
     assert bucket.status().config.history == 6
     bucket.put("k")
-    assert js.empty_bucket(bucket.name) == 1
+    assert js.bucket(bucket.name).empty() == 1
     with pytest.raises(errors.BucketNotFoundError):
         js.bucket(unique("B"))
 

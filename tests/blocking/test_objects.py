@@ -143,8 +143,8 @@ def test_infos_are_changed_linked_listed_watched_and_deleted(store: ObjectStore)
 def test_damage_is_told_and_leaves_no_file(nc: Client, store: ObjectStore, tmp_path: Path) -> None:
     info = store.put("a", CONTENT)
     js = nc.jetstream()
-    first = js.get_msg(store.stream, 1, next_by_subject=f"$O.{store.name}.C.{info.nuid}")
-    js.delete_msg(store.stream, first.seq)
+    first = js.stream(store.stream).get(1, next_by_subject=f"$O.{store.name}.C.{info.nuid}")
+    js.stream(store.stream).delete_msg(first.seq)
     with pytest.raises(errors.ObjectDamagedError):
         store.get_into("a", tmp_path / "a")
     with pytest.raises(errors.ObjectDamagedError):

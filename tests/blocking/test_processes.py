@@ -63,7 +63,7 @@ def wait_for(wait):
     nc = connect(url, inbox_prefix="_INBOX.interrupted")
     sub = nc.subscribe(subject + ".never")
     js = nc.jetstream()
-    worker = js.create_consumer(subject, name="worker")
+    worker = js.stream(subject).create_consumer(name="worker")
     publisher = js.publisher(window=1, retry_for=0).__enter__()
     nc.flush()
     try:

@@ -24,16 +24,16 @@ def filled(js: JetStream, stream: str) -> str:
 
 
 def until_gone(js: JetStream, stream: str) -> None:
-    eventually(lambda: js.consumer_names(stream).all() == [])
+    eventually(lambda: js.stream(stream).consumer_names().all() == [])
 
 
 def test_an_ordered_consumer_is_iterated(js: JetStream, filled: str) -> None:
-    with js.ordered(filled, max_messages=300, heartbeat=0.5) as messages:
+    with js.stream(filled).ordered(max_messages=300, heartbeat=0.5) as messages:
         assert [messages.next(30).seq for _ in range(3)] == [1, 2, 3]
         for msg in messages:
             if msg.seq == 1000:
                 break
-        js.delete_consumer(filled, messages.name)
+        js.stream(filled).delete_consumer(messages.name)
         for seq in range(1001, 3001):
             assert next(messages).seq == seq
         assert messages.last_error is not None
@@ -46,12 +46,12 @@ def test_an_ordered_consumer_is_iterated(js: JetStream, filled: str) -> None:
 
 
 def test_leaving_a_loop_ends_an_ordered_consumer(js: JetStream, filled: str) -> None:
-    for msg in js.ordered(filled, start_seq=7):
+    for msg in js.stream(filled).ordered(start_seq=7):
         assert msg.seq == 7
         break
     until_gone(js, filled)
     with pytest.raises(errors.StreamNotFoundError):
-        next(iter(js.ordered("nothing")))
+        next(iter(js.stream("nothing").ordered()))
 
 
 def test_an_ordered_consumer_calls_back(js: JetStream, filled: str) -> None:
@@ -63,7 +63,7 @@ def test_an_ordered_consumer_calls_back(js: JetStream, filled: str) -> None:
         if msg.seq == 3000:
             done.set()
 
-    messages = js.ordered(filled, callback=take)
+    messages = js.stream(filled).ordered(callback=take)
     assert done.wait(30)
     assert got == list(range(1, 3001))
     messages.stop()
@@ -71,8 +71,8 @@ def test_an_ordered_consumer_calls_back(js: JetStream, filled: str) -> None:
 
 
 def test_a_push_consumer_is_iterated(js: JetStream, nc: Client, filled: str) -> None:
-    consumer = js.create_push_consumer(
-        filled, durable_name="p", deliver_subject=nc.new_inbox(), max_ack_pending=3000
+    consumer = js.stream(filled).create_push_consumer(
+        durable_name="p", deliver_subject=nc.new_inbox(), max_ack_pending=3000
     )
     with consumer.subscribe() as messages:
         for seq, msg in enumerate(messages, 1):
@@ -98,8 +98,8 @@ def test_a_push_consumer_calls_back(js: JetStream, nc: Client, filled: str) -> N
             messages.drain()  # in the callback itself: does not wait
             done.set()
 
-    consumer = js.create_push_consumer(
-        filled, deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
+    consumer = js.stream(filled).create_push_consumer(
+        deliver_subject=nc.new_inbox(), ack_policy="none", deliver_policy="all"
     )
     messages = consumer.subscribe(callback=take)
     assert done.wait(30)

@@ -33,7 +33,7 @@ def test_a_request_and_a_publish_make_no_task(nc: Client, unique: Unique) -> Non
         assert nc.request("$JS.API.INFO", timeout=5).data
         assert js.publish(name, b"x").seq == 1
         assert made == []
-        assert js.stream_info(name).state.messages == 1
+        assert js.stream(name).info().state.messages == 1
         assert len(made) == 1
     finally:
         current().call(loop.set_task_factory, None)

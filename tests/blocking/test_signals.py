@@ -115,9 +115,9 @@ def test_next_goes_on(nc: Client, interrupted: Interrupt, unique: Unique, kind: 
     if kind == "subscribe":
         messages = nc.subscribe(name, pending_msgs_limit=50)
     elif kind == "consume":
-        messages = js.create_consumer(name, name="c", ack_policy="none").consume()
+        messages = js.stream(name).create_consumer(name="c", ack_policy="none").consume()
     else:
-        messages = js.ordered(name)
+        messages = js.stream(name).ordered()
 
     def take() -> None:
         for _ in range(10):
@@ -153,7 +153,7 @@ def test_acks_stay_apart(nc: Client, interrupted: Interrupt, unique: Unique, win
 
 
 def messages_of(js: Any, name: str) -> Iterator[Any]:
-    for message in js.ordered(name):
+    for message in js.stream(name).ordered():
         yield message
         if message.metadata.pending == 0:
             return

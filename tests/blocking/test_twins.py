@@ -78,7 +78,7 @@ MADE_BY_USERS = {full_client.Client, full_client.JetStream, FetchResult}
 # The class's docstring says something that is different.
 OTHER_WORDS = {
     *("AtomicBatch", "EventStream", "FastIngest", "Listing", "ObjectReader", "Paged", "Publisher"),
-    *("Replies", "StoredMsgs"),
+    *("Replies", "StoredMsgs", "Stream"),
 }
 RENAMED = {
     "__aiter__": "__iter__",

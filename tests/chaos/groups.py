@@ -244,8 +244,8 @@ async def run(
         async with jetspark.connect(server.url) as nc:
             js = nc.jetstream(timeout=20)
             await js.create_stream(name="S", subjects=["s.*"], storage="memory")
-            group = await js.create_elastic_group(
-                "S", "cg", max_members=8, filters=[PartitioningFilter("s.*", [1])]
+            group = await js.consumer_groups("S").create_elastic(
+                "cg", max_members=8, filters=[PartitioningFilter("s.*", [1])]
             )
             await group.add_members(MEMBERS)
             campaign = Campaign(server.url, group, ack_wait, within, figures, seed)

@@ -24,7 +24,7 @@ async def _consume(url: str, member: str, instance: str, ack_wait: float, told: 
         os.write(told, f"{what} {instance} {key} {number} {taken}\n".encode())
 
     async with jetspark.connect(url, ping_interval=2) as nc:
-        group = await nc.jetstream().elastic_group("S", "cg")
+        group = await nc.jetstream().consumer_groups("S").elastic("cg")
         async with group.consume(member, ack_wait=ack_wait) as messages:
             tell("ready")
             ending = asyncio.create_task(asyncio.to_thread(os.read, 0, 1))

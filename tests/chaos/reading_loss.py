@@ -93,7 +93,7 @@ def _purge(scene: Scene) -> None:
     last = scene.published.ends()[STREAM] - 1
     seq, keep = scene.rng.choice([(None, None), (None, last // 3), (last // 2, None)])
     with scene.published.jetstream() as js:
-        js.purge_stream(STREAM, seq=seq, keep=keep)
+        js.stream(STREAM).purge(seq=seq, keep=keep)
     scene.fill(0.5)
 
 
@@ -114,14 +114,14 @@ def _expire(scene: Scene) -> None:
 
 def _update(scene: Scene, **changes: Any) -> None:
     with scene.published.jetstream() as js:
-        js.update_stream(name=STREAM, **changes)
+        js.stream(STREAM).update(**changes)
 
 
 def _delete_some(scene: Scene) -> None:
     last = scene.published.ends()[STREAM] - 1
     with scene.published.jetstream() as js:
         for seq in scene.rng.sample(range(2, last), 40):
-            js.delete_msg(STREAM, seq)
+            js.stream(STREAM).delete_msg(seq)
 
 
 # -- the stream ----------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class Published:
     def held(self, stream: str) -> set[int]:
         """The sequences that the stream has now, in the leader's words."""
         with self.jetstream() as js:
-            state = js.stream_info(stream, deleted_details=True).state
+            state = js.stream(stream).info(deleted_details=True).state
         gone = set(state.deleted or ())
         return {seq for seq in range(state.first_seq, state.last_seq + 1) if seq not in gone}
 

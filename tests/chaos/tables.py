@@ -251,7 +251,7 @@ class Commands(RuleBasedStateMachine):
 
     @step(name=st.sampled_from("AB"), keep=st.sampled_from([None, 1, 2]))
     def purge(self, name: str, keep: int | None) -> None:
-        self.scene.js.purge_stream(self.streams[name], keep=keep)
+        self.scene.js.stream(self.streams[name]).purge(keep=keep)
         self.stored[name] = self.stored[name][-keep:] if keep else []
 
     @step(name=st.sampled_from("AB"))

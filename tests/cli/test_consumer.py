@@ -21,10 +21,10 @@ def stream(url: str, unique: Callable[[str], str]) -> str:
         js.create_stream(name=name, subjects=[name], storage="memory")
         for _ in range(5):
             js.publish(name, b"x")
-        worker = js.create_consumer(name, durable_name="worker", description="works")
+        worker = js.stream(name).create_consumer(durable_name="worker", description="works")
         first, _ = worker.fetch(2, timeout=5)
         first.ack_sync()
-        js.create_push_consumer(name, durable_name="pushed", deliver_subject=f"{name}-to")
+        js.stream(name).create_push_consumer(durable_name="pushed", deliver_subject=f"{name}-to")
     return name
 
 

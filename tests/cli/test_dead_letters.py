@@ -36,7 +36,7 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
     with blocking.connect(url) as nc:
         js = nc.jetstream(timeout=20)
         js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-        consumer = js.create_consumer(name, durable_name="worker")
+        consumer = js.stream(name).create_consumer(durable_name="worker")
         (said,) = command("create", "--stream", name)
         assert f"{dead}_ADVISORIES" in said
         made = {"name": dead, "advisories": f"{dead}_ADVISORIES", "streams": [name], "dropped": []}
@@ -84,7 +84,7 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         replayed, again = command(*replay)
         assert replayed == "0 replayed · 0 without payload"
         assert again.startswith("The stream already has 2 messages from a replay within its")
-        assert js.stream_info(name).state.messages == 4
+        assert js.stream(name).info().state.messages == 4
         assert len(command("ls")) == 1
         js.delete_dead_letters(dead)
         js.delete_stream(name)

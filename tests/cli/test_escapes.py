@@ -72,7 +72,7 @@ def test_no_command_passes_on_escapes(nats_server: NatsServer, tmp_path: Path, r
     with blocking.connect(nats_server.url) as nc:
         js = nc.jetstream()
         js.create_stream(name="S", subjects=["s.>"], description=EVIL, metadata={EVIL: EVIL})
-        js.create_consumer("S", durable_name="c", description=EVIL, metadata={EVIL: EVIL})
+        js.stream("S").create_consumer(durable_name="c", description=EVIL, metadata={EVIL: EVIL})
         js.publish("s.1", EVIL.encode(), headers={"X": "\x1b[2J\x9b"})
         js.create_dead_letters("D", "S", description=EVIL)
         js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c", EVIL.encode())

@@ -20,9 +20,11 @@ def stream(url: str, unique: Callable[[str], str], needs_server: Callable[[str],
     with blocking.connect(url) as nc:
         js = nc.jetstream()
         js.create_stream(name=name, subjects=[f"{name}.*"], storage="memory")
-        workers = js.create_elastic_group(name, "workers", max_members=3)
+        workers = js.consumer_groups(name).create_elastic("workers", max_members=3)
         workers.add_members(["ann", "bob"])
-        js.create_static_group(name, "fixed", max_members=2, filters=["x.*"], members=["cy"])
+        js.consumer_groups(name).create_static(
+            "fixed", max_members=2, filters=["x.*"], members=["cy"]
+        )
     return name
 
 
@@ -33,7 +35,7 @@ def test_ls_and_info_show_members_and_partitions(url: str, run: Run, stream: str
         ["workers", "elastic", "3", "2", "0"],
     ]
     with blocking.connect(url) as nc:
-        group = nc.jetstream().elastic_group(stream, "workers")
+        group = nc.jetstream().consumer_groups(stream).elastic("workers")
         with group.consume("ann"):
             code, shown, _ = run("group", "info", stream, "workers")
     rows = [line.split(maxsplit=2) for line in shown.splitlines()]

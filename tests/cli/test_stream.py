@@ -73,15 +73,15 @@ def test_view_finds_the_last_of_a_subject_however_far_back(
     js.create_stream(name=name, subjects=[f"{name}.>"], retention="workqueue")
     for number in range(60):
         js.publish(f"{name}.{'eu' if number in (3, 5, 40) else 'us'}", b"%d" % number)
-    js.delete_msg(name, 6)
+    js.stream(name).delete_msg(6)
     view = ("stream", "view", name, "--json", "--subject", f"{name}.eu", "--last")
     assert [json.loads(line)["seq"] for line in run(*view, "2")[1].splitlines()] == [4, 41]
     assert [json.loads(line)["seq"] for line in run(*view, "9")[1].splitlines()] == [4, 41]
-    assert js.stream_info(name).state.messages == 59
+    assert js.stream(name).info().state.messages == 59
     none = f"Stream {name} has no message with a subject that matches none.>.\n"
     assert run("stream", "view", name, "--subject", "none.>") == (0, "", none)
     assert run("stream", "view", name, "--subject", "none.>", "--json") == (0, "", "")
-    js.purge_stream(name)
+    js.stream(name).purge()
     assert run("stream", "view", name) == (0, "", f"Stream {name} has no message.\n")
     code, _, err = run("stream", "view", f"{name}X")
     assert code == 1
@@ -249,7 +249,7 @@ def test_a_stream_is_backed_up_and_restored(
     out = run(*to_new, "--replicas", "1", server=there)[1]
     assert out.startswith(f"Restored stream {orders}: 3 messages (")
     with blocking.connect(there) as nc:
-        info = nc.jetstream().stream_info(orders)
+        info = nc.jetstream().stream(orders).info()
         assert (info.config.description, info.state.last_seq) == ("new", 3)
     assert run(*to_new, server=there)[1] == (
         f'Stream "{orders}" exists already, and has all 3 messages of the backup: nothing needs to '
@@ -326,7 +326,7 @@ def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
             command.send_signal(signal.SIGHUP)
             code, _, err = finish(command)
         if code == 0:  # it was quicker
-            assert there.stream_info(name).state.messages == 200
+            assert there.stream(name).info().state.messages == 200
             return
         assert (code, err) == (128 + signal.SIGHUP, "")
         assert there.stream_names().all() == []

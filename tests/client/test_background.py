@@ -41,16 +41,16 @@ def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_bug_while_creating_ends_the_iteration(js: JetStream, stream: str) -> None:
     with pytest.raises(JetsparkError, match=WORDS) as raised:
         async with asyncio.timeout(20):
-            async for _ in js.ordered(stream):
+            async for _ in js.stream(stream).ordered():
                 pass
     assert isinstance(raised.value.__cause__, Surprise)
     with pytest.raises(JetsparkError, match=WORDS):
-        await js.ordered(stream).next(20)
+        await js.stream(stream).ordered().next(20)
 
 
 @pytest.mark.usefixtures("no_consumer")
 async def test_bug_in_creating_it_ends_its_callback(js: JetStream, nc: Client, stream: str) -> None:
-    messages = js.ordered(stream, callback=lambda _: None)
+    messages = js.stream(stream).ordered(callback=lambda _: None)
     task = messages.callback_task
     assert task is not None
     await asyncio.wait_for(task, 20)
@@ -75,10 +75,10 @@ async def test_recreating_an_ordered_consumer(
 ) -> None:
     monkeypatch.undo()
     await js.publish(f"{stream}.a", b"x")
-    async with js.ordered(stream) as messages:
+    async with js.stream(stream).ordered() as messages:
         await messages.next(20)
         monkeypatch.setattr(messages, "_create", surprise)
-        await js.delete_consumer(stream, messages.name)
+        await js.stream(stream).delete_consumer(messages.name)
         with pytest.raises(JetsparkError, match=WORDS):
             await messages.next(60)
 
@@ -114,6 +114,6 @@ def test_bug_ends_a_blocking_ordered_consumer(shared_server: NatsServer, unique:
         js, name = nc.jetstream(), unique("S")
         js.create_stream(name=name, subjects=[name], storage="memory")
         with pytest.raises(JetsparkError, match=WORDS):
-            js.ordered(name).next(20)
+            js.stream(name).ordered().next(20)
         with pytest.raises(JetsparkError, match=WORDS):
-            next(iter(js.ordered(name)))
+            next(iter(js.stream(name).ordered()))

@@ -109,7 +109,7 @@ async def test_consumers_are_waited_for(js: JetStream, unique: Unique) -> None:
     await js.create_stream(name=name, subjects=[name])
     for number in range(5):
         await js.publish(name, b"%d" % number)
-    consumer = await js.create_consumer(name, name="c")
+    consumer = await js.stream(name).create_consumer(name="c")
     handled: list[int] = []
     arrived, may_go_on = asyncio.Event(), asyncio.Event()
 

@@ -59,19 +59,21 @@ async def in_a_stream(nc: Client, name: str) -> None:
 
 async def by_consume(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
     await in_a_stream(nc, name)
-    consumer = await nc.jetstream(timeout=20).create_consumer(name, ack_policy="none")
+    consumer = await nc.jetstream(timeout=20).stream(name).create_consumer(ack_policy="none")
     consumer.consume(callback=call)
 
 
 async def by_ordered(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
     await in_a_stream(nc, name)
-    nc.jetstream(timeout=20).ordered(name, callback=call)
+    nc.jetstream(timeout=20).stream(name).ordered(callback=call)
 
 
 async def by_push(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -> None:
     await in_a_stream(nc, name)
-    consumer = await nc.jetstream(timeout=20).create_push_consumer(
-        name, deliver_subject=nc.new_inbox(), ack_policy="none"
+    consumer = (
+        await nc.jetstream(timeout=20)
+        .stream(name)
+        .create_push_consumer(deliver_subject=nc.new_inbox(), ack_policy="none")
     )
     consumer.subscribe(callback=call)
 
@@ -101,7 +103,7 @@ async def by_events(nc: Client, name: str, call: Calls, stack: AsyncExitStack) -
     await nc.flush(20)
     await js.create_stream(name=name, subjects=[name], storage="memory")
     for number in range(COUNT - 1):
-        await js.update_stream(name=name, description=f"{number}")
+        await js.stream(name).update(description=f"{number}")
 
 
 @pytest.mark.parametrize(
@@ -264,9 +266,9 @@ async def test_a_callback_whose_task_is_cancelled_ends_its_source_and_says_so(
             if kind == "subscribe":
                 source = nc.subscribe(name, callback=call)
             elif kind == "consume":
-                source = (await js.create_consumer(name, name="c")).consume(callback=call)
+                source = (await js.stream(name).create_consumer(name="c")).consume(callback=call)
             else:
-                source = js.ordered(name, callback=call)
+                source = js.stream(name).ordered(callback=call)
             await js.publish(name, b"x")
         async with asyncio.timeout(20):
             await called.wait()

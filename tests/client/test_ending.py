@@ -89,7 +89,7 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
     await bucket.put("a", b"1")
 
     async def consume(nc: Client, callback: Any) -> None:
-        consumer = await nc.jetstream().create_consumer(name)
+        consumer = await nc.jetstream().stream(name).create_consumer()
         consumer.consume(callback=callback)
 
     async def watch(nc: Client, callback: Any) -> None:
@@ -99,7 +99,7 @@ async def test_draining_in_a_callback_of_jetstream_goes_on_by_itself(
         nc.jetstream().events(callback=callback)
         await nc.flush()
         with pytest.raises(errors.StreamNotFoundError):
-            await keeper.stream_info(unique("NONE"))
+            await keeper.stream(unique("NONE")).info()
         await keeper.delete_stream((await keeper.create_stream(name=unique("E"))).name)
 
     for begin in (consume, watch, listen):
@@ -205,7 +205,7 @@ def test_a_callback_that_calls_exit_is_reported_and_the_next_message_comes(
             send: Callable[[], object] = lambda: nc.publish(name)  # noqa: E731
         elif what == "consumer":
             js.create_stream(name=name, subjects=[name], storage="memory")
-            js.create_consumer(name).consume(callback=callback)
+            js.stream(name).create_consumer().consume(callback=callback)
             send = lambda: js.publish(name)  # noqa: E731
         elif what == "watch":
             bucket = js.create_bucket(name, storage="memory")

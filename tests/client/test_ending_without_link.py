@@ -113,7 +113,7 @@ async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_wa
     assert str(caught.value).endswith(expected)
     assert caught.value.sentence() == str(caught.value)  # what commands show
     assert (str(later.value), later.value.sent) == ("The connection is closed.", False)
-    assert (await js.stream_info(stream)).state.messages == sent
+    assert (await js.stream(stream).info()).state.messages == sent
 
 
 @pytest.mark.parametrize("sent", [False, True])
@@ -133,7 +133,7 @@ async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
         with pytest.raises(ConnectionClosedError) as caught:
             await waiting
     assert caught.value.sent == sent
-    assert (await js.stream_info(stream)).state.messages == sent
+    assert (await js.stream(stream).info()).state.messages == sent
 
 
 async def test_draining_without_a_link_and_anything_to_send_does_not_wait(

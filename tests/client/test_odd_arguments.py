@@ -41,7 +41,7 @@ async def test_errors_name_the_argument_that_the_caller_gave(
     with pytest.raises(BadSubjectError, match=r"Bad target 'a\.\*'"):
         await js.schedule("s", target="a.*", every=5)
     with pytest.raises(ConfigError, match="inactive_threshold cannot"):
-        await js.create_consumer("S", inactive_threshold=timedelta(seconds=-1))
+        await js.stream("S").create_consumer(inactive_threshold=timedelta(seconds=-1))
 
 
 BEFORE = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10)))
@@ -53,9 +53,9 @@ async def test_a_time_outside_the_calendar_in_utc_is_refused(js: JetStream, when
     with pytest.raises(ConfigError, match="not in the years"):
         datetime_to_ns(when)
     with pytest.raises(ConfigError, match="not in the years"):
-        js.ordered("S", start_time=when)
+        js.stream("S").ordered(start_time=when)
     with pytest.raises(ConfigError, match="not in the years"):
-        js.get_msgs("S", start_time=when)
+        js.stream("S").get_many(start_time=when)
     with pytest.raises(ConfigError, match="not in the years"):
         ConsumerConfig(opt_start_time=when)
 
@@ -80,17 +80,17 @@ async def test_wrong_values_raise_our_errors_or_type_errors(js: JetStream, uniqu
         lambda odd: js.publish(f"{name}.a", ttl=odd),
         lambda odd: js.publish(f"{name}.a", expect_last_seq=odd),
         lambda odd: js.increment(f"{name}.a", odd),
-        lambda odd: js.update_stream(name=name, max_msgs=odd),
-        lambda odd: js.update_stream(name=name, max_age=odd),
-        lambda odd: js.update_stream(name=name, description=odd),
-        lambda odd: js.update_stream(name=name, republish=odd),
-        lambda odd: js.create_consumer(name, opt_start_time=odd),
-        lambda odd: js.create_consumer(name, pause_until=odd),
-        lambda odd: js.create_consumer(name, ack_wait=odd),
-        lambda odd: js.create_consumer(name, max_deliver=odd),
+        lambda odd: js.stream(name).update(max_msgs=odd),
+        lambda odd: js.stream(name).update(max_age=odd),
+        lambda odd: js.stream(name).update(description=odd),
+        lambda odd: js.stream(name).update(republish=odd),
+        lambda odd: js.stream(name).create_consumer(opt_start_time=odd),
+        lambda odd: js.stream(name).create_consumer(pause_until=odd),
+        lambda odd: js.stream(name).create_consumer(ack_wait=odd),
+        lambda odd: js.stream(name).create_consumer(max_deliver=odd),
         lambda odd: js.create_bucket_aggregate(f"{name}-A", odd),
         lambda odd: js.create_bucket_mirror(f"{name}-M", odd),
-        lambda odd: js.get_msg(name, odd),
+        lambda odd: js.stream(name).get(odd),
     ]
     for number, call in enumerate(calls):
         for odd in ODD:

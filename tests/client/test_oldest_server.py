@@ -67,8 +67,8 @@ async def test_the_oldest_server_stores_and_delivers(oldest: NatsServer, connect
     await js.create_stream(name="S", subjects=["s"])
     for number in range(3):
         await js.publish("s", b"%d" % number)
-    await js.create_consumer("S", name="c")
-    messages = await (await js.consumer("S", "c")).fetch(3, timeout=5)
+    await js.stream("S").create_consumer(name="c")
+    messages = await (await js.stream("S").consumer("c")).fetch(3, timeout=5)
     assert [message.data for message in messages] == [b"0", b"1", b"2"]
     for message in messages:
         await message.ack_sync()

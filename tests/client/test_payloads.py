@@ -229,7 +229,7 @@ async def test_every_call_of_jetstream_stores_exactly_the_bytes(
         for kind, make in TAKEN.items():
             await call(make())
             seq += 1
-            stored = await js.get_msg(name, seq)
+            stored = await js.stream(name).get(seq)
             assert stored.data == memoryview(make()).tobytes(), (call, kind)
         for make in REFUSED.values():
             with pytest.raises(TypeError, match="A payload is bytes"):
@@ -454,7 +454,7 @@ async def test_text_that_is_no_utf8_is_refused_with_a_sentence(
         (errors.BadSubjectError, lambda: nc.subscribe("a\ud800")),
         (errors.ConfigError, lambda: nc.subscribe("a", queue="a\ud800")),
         (errors.BadHeaderError, lambda: nc.publish("a", headers={"a": "\ud800"})),
-        (errors.ConfigError, lambda: js.stream_info("a\ud800")),
+        (errors.ConfigError, lambda: js.stream("a\ud800").info()),
         (errors.ConfigError, lambda: js.create_stream(name="A", description="\ud800")),
         (errors.ConfigError, lambda: jetspark.connect(shared_server.url, name="\ud800")),
     ]

@@ -27,11 +27,11 @@ async def test_a_member_of_an_enumeration_is_its_value_in_every_subject(
     sub = nc.subscribe(Named.KEY, queue=Named.CONSUMER)
     assert (sub.subject, sub.queue) == ("k", "c")
     info = await js.create_stream(name=Named.STREAM, subjects=[Named.STREAM], allow_direct=True)
-    assert info.config.subjects == [Named.STREAM.value]
+    assert info.cached_info.config.subjects == [Named.STREAM.value]
     ack = await js.publish(Named.STREAM, b"x", msg_id=Named.KEY)
-    assert (await js.get_msg(Named.STREAM, last_by_subject=Named.STREAM)).seq == ack.seq
-    await js.create_consumer(Named.STREAM, name=Named.CONSUMER)
-    assert (await js.consumer(Named.STREAM, Named.CONSUMER)).name == "c"
+    assert (await js.stream(Named.STREAM).get(last_by_subject=Named.STREAM)).seq == ack.seq
+    await js.stream(Named.STREAM).create_consumer(name=Named.CONSUMER)
+    assert (await js.stream(Named.STREAM).consumer(Named.CONSUMER)).name == "c"
     bucket = await js.create_bucket(Named.BUCKET, storage="memory")
     await bucket.put(Named.KEY, b"x")
     assert (await (await js.bucket(Named.BUCKET)).get(Named.KEY)).value == b"x"
@@ -46,10 +46,10 @@ async def test_numbers_of_numpy_are_numbers(js: JetStream, unique: Unique) -> No
     name, one = unique("S"), np.int64(1)
     await js.create_stream(name=name, subjects=[name], max_msgs=np.int64(5))  # type: ignore[arg-type]
     await js.publish(name, b"x", expect_last_seq=np.int64(0))  # type: ignore[arg-type]
-    assert (await js.get_msg(name, one)).seq == 1  # type: ignore[arg-type]
-    assert len(await (await js.create_consumer(name)).fetch(one)) == 1  # type: ignore[arg-type]
-    assert await js.purge_stream(name, keep=one) == 0  # type: ignore[arg-type]
-    await js.delete_msg(name, one)  # type: ignore[arg-type]
+    assert (await js.stream(name).get(one)).seq == 1  # type: ignore[arg-type]
+    assert len(await (await js.stream(name).create_consumer()).fetch(one)) == 1  # type: ignore[arg-type]
+    assert await js.stream(name).purge(keep=one) == 0  # type: ignore[arg-type]
+    await js.stream(name).delete_msg(one)  # type: ignore[arg-type]
 
 
 async def test_lists_may_be_tuples_and_iterators(js: JetStream, unique: Unique) -> None:
@@ -57,7 +57,8 @@ async def test_lists_may_be_tuples_and_iterators(js: JetStream, unique: Unique) 
     for subjects in ((one, other), iter([one, other]), {one, other}):
         name = unique("S")
         info = await js.create_stream(name=name, subjects=subjects, storage="memory")
-        assert sorted(info.config.subjects or ()) == sorted([one, other])
+        assert sorted(info.cached_info.config.subjects or ()) == sorted([one, other])
         await js.delete_stream(name)
     name = unique("S")
-    assert (await js.create_stream(StreamConfig(name=name, subjects=one))).config.subjects == [one]  # type: ignore[arg-type]
+    plain = StreamConfig(name=name, subjects=one)  # type: ignore[arg-type]
+    assert (await js.create_stream(plain)).cached_info.config.subjects == [one]

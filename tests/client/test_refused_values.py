@@ -50,22 +50,22 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
     ("max_msgs ", lambda at, v: at.nc.subscribe("a").unsubscribe(v), [*WHOLE, -1]),
     ("max_msgs ", lambda at, v: at.nc.request_many("a", max_msgs=v), [*WHOLE, -1]),
     ("window ", lambda at, v: at.js.publisher(v), COUNTS),
-    ("keep ", lambda at, v: at.js.purge_stream(at.name, keep=v), COUNTS),
+    ("keep ", lambda at, v: at.js.stream(at.name).purge(keep=v), COUNTS),
     ("chunk_size ", lambda at, v: at.store.put("x", b"", chunk_size=v), COUNTS),
     ("chunk_size ", lambda at, v: at.js.backup_stream(at.name, at.folder, chunk_size=v), COUNTS),
     ("window_size ", lambda at, v: at.js.backup_stream(at.name, at.folder, window_size=v), COUNTS),
-    ("batch ", lambda at, v: at.js.get_msgs(at.name, batch=v), COUNTS),
-    ("max_msgs ", lambda at, v: at.js.get_msgs(at.name, max_msgs=v), COUNTS),
-    ("max_messages ", lambda at, v: at.js.ordered(at.name, max_messages=v), COUNTS),
+    ("batch ", lambda at, v: at.js.stream(at.name).get_many(batch=v), COUNTS),
+    ("max_msgs ", lambda at, v: at.js.stream(at.name).get_many(max_msgs=v), COUNTS),
+    ("max_messages ", lambda at, v: at.js.stream(at.name).ordered(max_messages=v), COUNTS),
     # Sequences: 0 is "not given" to the server.
-    ("seq ", lambda at, v: at.js.purge_stream(at.name, seq=v), SEQUENCES),
-    ("seq ", lambda at, v: at.js.delete_msg(at.name, v), SEQUENCES),
-    ("seq ", lambda at, v: at.js.get_msg(at.name, v), SEQUENCES),
-    ("seq ", lambda at, v: at.js.get_msgs(at.name, v), SEQUENCES),
-    ("up_to_seq ", lambda at, v: at.js.get_msgs(at.name, up_to_seq=v), SEQUENCES),
-    ("up_to_seq ", lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_seq=v), SEQUENCES),
-    ("start_seq ", lambda at, v: at.js.ordered(at.name, start_seq=v), SEQUENCES),
-    ("seq ", lambda at, v: at.js.reset_consumer(at.name, "c", v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.stream(at.name).purge(seq=v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.stream(at.name).delete_msg(v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.stream(at.name).get(v), SEQUENCES),
+    ("seq ", lambda at, v: at.js.stream(at.name).get_many(v), SEQUENCES),
+    ("up_to_seq ", lambda at, v: at.js.stream(at.name).get_many(up_to_seq=v), SEQUENCES),
+    ("up_to_seq ", lambda at, v: at.js.stream(at.name).get_last(">", up_to_seq=v), SEQUENCES),
+    ("start_seq ", lambda at, v: at.js.stream(at.name).ordered(start_seq=v), SEQUENCES),
+    ("seq ", lambda at, v: at.consumer.reset(v), SEQUENCES),
     ("revision ", lambda at, v: at.bucket.get("a", v), SEQUENCES),
     ("revision ", lambda at, v: at.bucket.revert("a", v), [None, *SEQUENCES]),
     ("resume_from ", lambda at, v: at.bucket.watch(resume_from=v), SEQUENCES),
@@ -73,18 +73,30 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
     ("revision ", lambda at, v: at.bucket.delete("a", v), EXPECTED),
     ("expect_last_seq ", lambda at, v: at.js.publish(at.name, expect_last_seq=v), EXPECTED),
     # Times.
-    ("until is a datetime", lambda at, v: at.js.pause_consumer(at.name, "c", v), [None, *MOMENTS]),
-    ("start_time is a datetime", lambda at, v: at.js.ordered(at.name, start_time=v), MOMENTS),
-    ("start_time is a datetime", lambda at, v: at.js.get_msgs(at.name, start_time=v), MOMENTS),
+    (
+        "until is a datetime",
+        lambda at, v: at.consumer.pause(v),
+        [None, *MOMENTS],
+    ),
+    (
+        "start_time is a datetime",
+        lambda at, v: at.js.stream(at.name).ordered(start_time=v),
+        MOMENTS,
+    ),
+    (
+        "start_time is a datetime",
+        lambda at, v: at.js.stream(at.name).get_many(start_time=v),
+        MOMENTS,
+    ),
     (
         "up_to_time is a datetime",
-        lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_time=v),
+        lambda at, v: at.js.stream(at.name).get_last(">", up_to_time=v),
         MOMENTS,
     ),
     ("at is a datetime", lambda at, v: at.js.schedule("s", target="t", at=v), MOMENTS),
     (
         "opt_start_time: ",
-        lambda at, v: at.js.create_consumer(at.name, opt_start_time=v),
+        lambda at, v: at.js.stream(at.name).create_consumer(opt_start_time=v),
         [datetime(2026, 1, 1)],
     ),
     ("seconds", lambda at, v: at.nc.request("a", timeout=v), [*AGES, 0]),
@@ -96,18 +108,18 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
     ("every ", lambda at, v: at.js.schedule("s", target="t", every=v), [*AGES, 0]),
     (
         "backoff",
-        lambda at, v: at.js.create_consumer(at.name, backoff=v),
+        lambda at, v: at.js.stream(at.name).create_consumer(backoff=v),
         [b"\1\2", [True], [-INF], [1e300]],
     ),
     (
         "inactive_threshold",
-        lambda at, v: at.js.ordered(at.name, inactive_threshold=v),
+        lambda at, v: at.js.stream(at.name).ordered(inactive_threshold=v),
         [NAN, INF, -INF, 1e300, -1, True],
     ),
     # Durations and times where a number or a text is wanted.
     (
         "Not a usable ConsumerConfig: max_deliver: expected int",
-        lambda at, v: at.js.create_consumer(at.name, max_deliver=v),
+        lambda at, v: at.js.stream(at.name).create_consumer(max_deliver=v),
         [timedelta(microseconds=1), NOW, True, "5"],
     ),
     (
@@ -117,7 +129,7 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
     ),
     (
         "Not a usable ConsumerConfig: filter_subject: expected str",
-        lambda at, v: at.js.create_consumer(at.name, filter_subject=v),
+        lambda at, v: at.js.stream(at.name).create_consumer(filter_subject=v),
         [NOW, timedelta(1), 5, True],
     ),
     (
@@ -127,7 +139,7 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
     ),
     # Lists of texts.
     ("subjects", lambda at, v: at.js.create_stream(name="S", subjects=v), [*SEVERAL, [NOW]]),
-    ("subjects", lambda at, v: at.js.ordered(at.name, subjects=v), SEVERAL),
+    ("subjects", lambda at, v: at.js.stream(at.name).ordered(subjects=v), SEVERAL),
     ("keys ", lambda at, v: at.bucket.watch(v), SEVERAL),
     ("servers ", lambda at, v: at.nc.set_servers(v), SEVERAL),
     # Names, texts, mappings and objects.
@@ -176,16 +188,20 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
         lambda at, v: at.js.create_bucket("b", storage=v),
         ["fiel"],
     ),
-    ("did you mean 'last'?", lambda at, v: at.js.ordered(at.name, deliver_policy=v), ["lats"]),
+    (
+        "did you mean 'last'?",
+        lambda at, v: at.js.stream(at.name).ordered(deliver_policy=v),
+        ["lats"],
+    ),
     (
         "deliver_policy",
-        lambda at, v: at.js.ordered(at.name, deliver_policy=v),
+        lambda at, v: at.js.stream(at.name).ordered(deliver_policy=v),
         ["", False, 0, b"", []],
     ),
     ("There is no kind of event 'x'", lambda at, v: at.js.events(kinds=v), ["x", ["x"]]),
     # What is empty counts as not given.
     ("msg_id is empty", lambda at, v: at.js.publish(at.name, msg_id=v), [""]),
-    ("subject", lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"]),
+    ("subject", lambda at, v: at.js.stream(at.name).purge(filter=v), ["", "a b"]),
     (
         "Not a usable ObjectInfo: metadata",
         lambda at, v: at.store.put("x", b"", metadata=v),
@@ -210,9 +226,11 @@ CALLS: list[tuple[str, Call, list[Any]]] = [
 
 
 class Things:
-    def __init__(self, nc: Any, js: Any, bucket: Any, store: Any, name: str, folder: Path) -> None:
-        self.nc, self.js, self.bucket, self.store = nc, js, bucket, store
-        self.name, self.folder = name, folder
+    def __init__(
+        self, nc: Any, consumer: Any, bucket: Any, store: Any, name: str, folder: Path
+    ) -> None:
+        self.nc, self.js, self.consumer = nc, nc.jetstream(), consumer
+        self.bucket, self.store, self.name, self.folder = bucket, store, name, folder
 
 
 async def _made(url: str, unique: Unique) -> tuple[str, str, str]:
@@ -221,6 +239,7 @@ async def _made(url: str, unique: Unique) -> tuple[str, str, str]:
     async with connect(url) as nc:
         js = nc.jetstream()
         await js.create_stream(name=names[0], subjects=[names[0]], storage="memory")
+        await js.stream(names[0]).create_consumer(name="c")
         await js.create_bucket(names[1], storage="memory")
         await (await js.create_object_store(names[2], storage="memory")).put("o", b"x")
     return names
@@ -234,7 +253,14 @@ async def test_a_value_that_would_be_misread_is_refused(
     async with asyncio.timeout(120), connect(shared_server.url) as nc:
         js = nc.jetstream()
         bucket, store = await js.bucket(names[1]), await js.object_store(names[2])
-        at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
+        at = Things(
+            nc,
+            await js.stream(names[0]).consumer("c"),
+            bucket,
+            store,
+            names[0],
+            tmp_path / "backup",
+        )
         for words, call, values in CALLS:
             for value in values:
                 with pytest.raises(JetsparkError) as raised:
@@ -255,7 +281,9 @@ def test_the_blocking_client_refuses_it_too(
     with blocking.connect(shared_server.url) as nc:
         js = nc.jetstream()
         bucket, store = js.bucket(names[1]), js.object_store(names[2])
-        at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
+        at = Things(
+            nc, js.stream(names[0]).consumer("c"), bucket, store, names[0], tmp_path / "backup"
+        )
         for words, call, values in CALLS:
             with pytest.raises(JetsparkError) as raised:
                 call(at, values[0])
@@ -316,9 +344,9 @@ async def test_timeout_for_ever(shared_server: NatsServer, unique: Unique, forev
         js = nc.jetstream(timeout=forever)
         await js.create_stream(name=name, subjects=[name], storage="memory")
         await js.publish(name, timeout=forever)
-        consumer = await js.create_consumer(name, name="c", ack_policy="none")
+        consumer = await js.stream(name).create_consumer(name="c", ack_policy="none")
         assert len(await consumer.fetch(1, timeout=forever)) == 1
-        assert (await js.ordered(name).next(forever)).subject == name
+        assert (await js.stream(name).ordered().next(forever)).subject == name
         await nc.flush(forever)
 
 
@@ -331,9 +359,9 @@ def test_a_timeout_of_the_blocking_client_may_be_for_ever(
         js = nc.jetstream(timeout=forever)
         js.create_stream(name=name, subjects=[name], storage="memory")
         js.publish(name, timeout=forever)
-        consumer = js.create_consumer(name, name="c", ack_policy="none")
+        consumer = js.stream(name).create_consumer(name="c", ack_policy="none")
         assert len(consumer.fetch(1, timeout=forever)) == 1
-        assert js.ordered(name).next(forever).subject == name
+        assert js.stream(name).ordered().next(forever).subject == name
         assert js.create_bucket(unique("b")).watch().next(forever) is None
         nc.flush(forever)
 

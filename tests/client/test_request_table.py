@@ -24,8 +24,8 @@ LONG = 60.0
 async def consumer_of(nc: Client) -> PullConsumer:
     js: JetStream = nc.jetstream()
     await js.create_stream(name="S", subjects=["s"])
-    await js.create_consumer("S", name="c")
-    return await js.consumer("S", "c")
+    await js.stream("S").create_consumer(name="c")
+    return await js.stream("S").consumer("c")
 
 
 async def started(awaitable: Awaitable[object], nc: Client) -> asyncio.Task[object]:

@@ -24,7 +24,7 @@ def waits_of(nc: Any, js: Any, consumer: Any, bucket: Any, store: Any) -> dict[s
     sources = {
         "subscription": nc.subscribe("quiet"),
         "consume": consumer.consume(),
-        "ordered": js.ordered("S"),
+        "ordered": js.stream("S").ordered(),
         "events": js.events(stream="OTHER"),
         "watch": bucket.watch(updates_only=True),
         "objects": store.watch(updates_only=True),
@@ -46,8 +46,8 @@ def late(js: Any, consumer: Any, bucket: Any, unread: Any) -> list[Wait]:
     return [
         lambda: unread.next(),
         lambda: consumer.consume().next(LONG),
-        lambda: js.ordered("S").next(),
-        lambda: js.ordered("S", callback=print),
+        lambda: js.stream("S").ordered().next(),
+        lambda: js.stream("S").ordered(callback=print),
         lambda: bucket.watch(updates_only=True).next(LONG),
     ]
 
@@ -58,10 +58,10 @@ async def test_a_wait_on_an_ended_link_is_no_timeout(make_server: MakeServer, en
     nc = await jetspark.connect(server.url, reconnect=False)
     js = nc.jetstream()
     await js.create_stream(name="S", subjects=["s"], storage="memory")
-    consumer = await js.create_consumer("S", name="c")
+    consumer = await js.stream("S").create_consumer(name="c")
     bucket = await js.create_bucket("B", storage="memory")
     store = await js.create_object_store("O", storage="memory")
-    waits, unread = waits_of(nc, js, consumer, bucket, store), js.ordered("S")
+    waits, unread = waits_of(nc, js, consumer, bucket, store), js.stream("S").ordered()
     begun = [asyncio.create_task(wait()) for wait in waits.values()]
     await js.publish("s")
     await asyncio.sleep(0.3)
@@ -106,10 +106,10 @@ def test_a_blocking_wait_on_an_ended_connection_is_no_timeout(make_server: MakeS
     nc = blocking.connect(server.url, reconnect=False)
     js = nc.jetstream()
     js.create_stream(name="S", subjects=["s"], storage="memory")
-    consumer = js.create_consumer("S", name="c")
+    consumer = js.stream("S").create_consumer(name="c")
     bucket = js.create_bucket("B", storage="memory")
     store = js.create_object_store("O", storage="memory")
-    waits, unread = waits_of(nc, js, consumer, bucket, store), js.ordered("S")
+    waits, unread = waits_of(nc, js, consumer, bucket, store), js.stream("S").ordered()
     server.kill()
     for name, wait in waits.items():
         for _ in range(2):
@@ -128,12 +128,12 @@ async def test_a_source_that_was_ended_says_so(make_server: MakeServer) -> None:
     async with jetspark.connect(server.url) as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s"], storage="memory")
-        consumer = await js.create_consumer("S", name="c")
+        consumer = await js.stream("S").create_consumer(name="c")
         bucket = await js.create_bucket("B", storage="memory")
         for source in (
             nc.subscribe("quiet"),
             consumer.consume(),
-            js.ordered("S"),
+            js.stream("S").ordered(),
             js.events(stream="OTHER"),
             bucket.watch(),
         ):

@@ -102,7 +102,7 @@ async def test_next_that_times_out_leaves_none(nc: Client, js: JetStream, unique
     name = unique("QUIET")
     await js.create_stream(name=name, subjects=[name], storage="memory")
     subscription = nc.subscribe(unique("quiet"))
-    async with js.ordered(name) as messages, js.events(stream=name) as events:
+    async with js.stream(name).ordered() as messages, js.events(stream=name) as events:
         for source in (subscription, messages, events):
 
             async def call(source: object = source) -> None:

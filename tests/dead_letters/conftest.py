@@ -28,7 +28,7 @@ class Orders:
     @asynccontextmanager
     async def giving_up(self) -> AsyncIterator[None]:
         """A handler that terminates what begins with "bad", and fails with everything else."""
-        consumer = await self.js.consumer(self.name, "worker")
+        consumer = await self.js.stream(self.name).consumer("worker")
 
         async def fail(msg: JsMsg) -> None:
             if msg.data.startswith(b"bad"):
@@ -66,11 +66,11 @@ class Orders:
         """Delete the workers' consumer once a worker pulls from it."""
 
         async def pulls() -> bool:
-            info = await self.js.consumer_info(self.dead.advisories, "worker")
+            info = (await self.js.stream(self.dead.advisories).consumer("worker")).cached_info
             return bool(info.num_waiting)
 
         await eventually(pulls)
-        await self.js.delete_consumer(self.dead.advisories, "worker")
+        await self.js.stream(self.dead.advisories).delete_consumer("worker")
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def make_orders(js: JetStream, unique: Unique) -> AsyncIterator[Callable[.
         await js.create_stream(
             name=name, subjects=[f"{name}.>"], storage="memory", retention=retention
         )
-        await js.create_consumer(name, durable_name="worker", max_deliver=1)
+        await js.stream(name).create_consumer(durable_name="worker", max_deliver=1)
         dead = await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
         made.append(Orders(js, name, dead))
         return made[-1]

@@ -20,6 +20,7 @@ from tests.support.processes import first_line, python
 from jetspark import errors
 from jetspark.dead_letters.worker import Mover
 from jetspark.full_client import JetStream, connect
+from jetspark.jetstream import Stream
 from jetspark.jetstream.message import JsMsg
 from jetspark.server import NatsServer
 
@@ -77,7 +78,7 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
         "Nats-Expected-Last-Sequence": ["0"],
     }
     assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0, 0, 0)
-    again = await js.get_msg(orders.name, 3)
+    again = await js.stream(orders.name).get(3)
     assert (again.subject, again.data) == (orders.subject("eu"), b"x")
     assert again.headers is not None
     found = again.headers.to_dict()
@@ -85,10 +86,10 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
     assert found == {"Trace": ["1"]}
     assert [one.subject for one in await orders.dead.letters().all()] == [orders.subject("us")]
     assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0, 0, 0)
-    assert (await js.get_msg(orders.name, 4)).subject == orders.subject("elsewhere")
+    assert (await js.stream(orders.name).get(4)).subject == orders.subject("elsewhere")
     # Made again, as after a kill: the stream knows it.
     assert await orders.dead.replay(to=orders.subject("elsewhere")) == (0, 0, 0, 1)
-    assert (await js.stream_info(orders.name)).state.last_seq == 4
+    assert (await js.stream(orders.name).info()).state.last_seq == 4
     assert await orders.dead.letters().all() == []
 
 
@@ -99,14 +100,14 @@ async def test_a_replay_to_another_subject_is_another_message(orders: Orders) ->
         await orders.dead.replay(to="nobody.listens.here")
     assert len(await orders.dead.letters().all()) == 1
     assert await orders.dead.replay() == (1, 0, 0, 0)
-    assert (await orders.js.get_msg(orders.name, 3)).subject == orders.subject("eu")
+    assert (await orders.js.stream(orders.name).get(3)).subject == orders.subject("eu")
     assert await orders.dead.letters().all() == []
 
 
 async def test_a_letter_stays_if_its_duplicate_is_gone(orders: Orders, reported: Reported) -> None:
     await orders.bury("eu", "us")
     assert await orders.dead.replay(keep=True) == (2, 0, 0, 0)
-    await orders.js.delete_msg(orders.name, 3)
+    await orders.js.stream(orders.name).delete_msg(3)
     assert await orders.dead.replay() == (0, 0, 1, 1)
     assert "the stream's duplicate window" in str(reported.pop())
     (left,) = await orders.dead.letters().all()
@@ -121,15 +122,15 @@ async def test_a_letter_stays_if_its_duplicate_is_gone(orders: Orders, reported:
 
 async def test_an_original_stays_if_its_letter_is_gone(orders: Orders, reported: Reported) -> None:
     await orders.give_up("eu")
-    (advisory,) = await (await orders.js.consumer(orders.dead.advisories, "worker")).fetch(1)
+    (advisory,) = await (await orders.js.stream(orders.dead.advisories).consumer("worker")).fetch(1)
     mover = Mover(orders.js, orders.dead.name, remove_originals=False)
     assert await mover.move(advisory)
-    await orders.js.purge_stream(orders.dead.name)
+    await orders.js.stream(orders.dead.name).purge()
     # A second advisory about the message: the stream of the letters calls its letter a duplicate.
     mover = Mover(orders.js, orders.dead.name, remove_originals=True)
     assert not await mover.move(advisory)
     assert "the message is not removed" in str(reported[0])
-    assert (await orders.js.get_msg(orders.name, 1)).data == b"x"
+    assert (await orders.js.stream(orders.name).get(1)).data == b"x"
 
 
 async def test_other_messages_are_reported_and_left_out(orders: Orders, reported: Reported) -> None:
@@ -145,7 +146,7 @@ async def test_letters_are_not_replayed_to_letters_or_api(js: JetStream, orders:
     (letter,) = await orders.bury("eu")
     dead = orders.dead.name
     advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{orders.name}.worker"
-    own = (await js.get_msg(dead, letter.seq)).subject
+    own = (await js.stream(dead).get(letter.seq)).subject
     for to in (own, f"_dead.{dead}.foo", "_dead.OTHER.a.b.c", advisory):
         for replay in (orders.dead.replay(to=to), orders.dead.replay_letter(letter, to=to)):
             with pytest.raises(errors.ConfigError, match="not replayed to"):
@@ -154,7 +155,7 @@ async def test_letters_are_not_replayed_to_letters_or_api(js: JetStream, orders:
     with pytest.raises(errors.ConfigError, match="subject of dead letters"):
         await orders.dead.replay_letter(dataclasses.replace(letter, subject=own))
     assert await orders.dead.letters().all() == [letter]
-    assert (await js.stream_info(dead)).state.last_seq == letter.seq
+    assert (await js.stream(dead).info()).state.last_seq == letter.seq
     assert await orders.dead.waiting() == 0
 
 
@@ -179,7 +180,7 @@ async def test_a_choice_without_watch_and_letter_is_refused(js: JetStream, order
 
 async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
     await orders.give_up("eu", "us")
-    await orders.js.delete_msg(orders.name, 1)
+    await orders.js.stream(orders.name).delete_msg(1)
     assert await orders.dead.move() == 2
     gone, there = await orders.dead.letters().all()
     assert (gone.missing, gone.subject, gone.data) == ("gone", None, b"")
@@ -212,7 +213,7 @@ async def test_a_message_without_room_for_headers_is_stored_without_payload(
     async with connect(server.url) as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s"])
-        await js.create_consumer("S", durable_name="worker", max_deliver=1)
+        await js.stream("S").create_consumer(durable_name="worker", max_deliver=1)
         orders = Orders(js, "S", await js.create_dead_letters("DEAD", "S"))
         await js.publish("s", b"x" * 990)
         async with orders.giving_up():
@@ -220,18 +221,18 @@ async def test_a_message_without_room_for_headers_is_stored_without_payload(
         assert await orders.dead.move(remove_originals=True) == 1
         (letter,) = await orders.dead.letters().all()
         assert (letter.missing, letter.subject) == ("too large", "s")
-        assert len((await js.get_msg("S", letter.stream_seq)).data) == 990  # not removed
+        assert len((await js.stream("S").get(letter.stream_seq)).data) == 990  # not removed
 
 
 async def test_originals_are_removed_on_request(make_orders: Any) -> None:
     orders: Orders = await make_orders(retention="workqueue")
     await orders.bury("eu")
-    assert (await orders.js.stream_info(orders.name)).state.messages == 1
+    assert (await orders.js.stream(orders.name).info()).state.messages == 1
     await orders.give_up("us")
     await orders.dead.move(remove_originals=True)
     assert [one.data for one in await orders.dead.letters().all()] == [b"x", b"x"]
     with pytest.raises(errors.MessageNotFoundError):
-        await orders.js.get_msg(orders.name, 2)
+        await orders.js.stream(orders.name).get(2)
 
 
 async def test_a_replay_into_a_work_queue_takes_the_place_of_the_original(make_orders: Any) -> None:
@@ -239,7 +240,7 @@ async def test_a_replay_into_a_work_queue_takes_the_place_of_the_original(make_o
     await orders.bury("eu", "us")
     assert (await orders.dead.replay(subject=orders.subject("eu"))).replayed == 1
     assert (await orders.dead.replay(subject=orders.subject("us"), keep=True)).replayed == 1
-    state = (await orders.js.stream_info(orders.name, subjects_filter=">")).state
+    state = (await orders.js.stream(orders.name).info(subjects_filter=">")).state
     assert state.subjects == {orders.subject("eu"): 1, orders.subject("us"): 1}
     assert state.first_seq == 3
 
@@ -252,7 +253,7 @@ async def test_a_replay_deletes_no_other_message_of_that_sequence(make_orders: A
     await orders.js.create_stream(name=orders.name, subjects=subjects, retention="workqueue")
     await orders.js.publish(orders.subject("new"), b"x")
     assert (await orders.dead.replay()).replayed == 1
-    assert (await orders.js.stream_info(orders.name)).state.messages == 2
+    assert (await orders.js.stream(orders.name).info()).state.messages == 2
 
 
 async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
@@ -261,8 +262,10 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
     """A worker ends between storing the letter and acknowledging, for longer than the server
     remembers message ids."""
     dead = orders.dead
-    await orders.js.update_stream(name=dead.name, duplicate_window=timedelta(milliseconds=100))
-    await orders.js.update_consumer(dead.advisories, name="worker", ack_wait=timedelta(seconds=1))
+    await orders.js.stream(dead.name).update(duplicate_window=timedelta(milliseconds=100))
+    await (await orders.js.stream(dead.advisories).consumer("worker")).update(
+        ack_wait=timedelta(seconds=1)
+    )
     await orders.give_up("eu")
     with monkeypatch.context() as patch:
 
@@ -272,7 +275,7 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
         patch.setattr(JsMsg, "ack_sync", lost)
         assert await dead.move() == 1
     assert [str(one) for one in reported] == ["lost"]
-    await orders.js.delete_msg(orders.name, 1)  # so that it looks like another death now
+    await orders.js.stream(orders.name).delete_msg(1)  # so that it looks like another death now
     async with dead.worker() as worker:
         await eventually(orders.none_waits)
         assert worker.moved == 0
@@ -280,12 +283,12 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
 
 
 async def test_what_fails_is_reported_and_tried_again(orders: Orders, reported: Reported) -> None:
-    await orders.js.update_stream(name=orders.dead.name, max_msg_size=10)
+    await orders.js.stream(orders.dead.name).update(max_msg_size=10)
     await orders.give_up("eu", data=b"a long payload of some bytes")
     async with orders.dead.worker() as worker:
         await eventually(lambda: reported)
         assert worker.moved == 0
-        await orders.js.update_stream(name=orders.dead.name, max_msg_size=-1)
+        await orders.js.stream(orders.dead.name).update(max_msg_size=-1)
         await eventually(lambda: worker.moved == 1)
     assert "exceeds maximum" in str(reported[0])
     assert len(await orders.dead.letters().all()) == 1
@@ -340,7 +343,9 @@ async def test_killed_workers_neither_lose_nor_repeat(
     count, kills = 400, 6
     chance = random.Random(7)
     dead = orders.dead
-    await orders.js.update_consumer(dead.advisories, name="worker", ack_wait=timedelta(seconds=1))
+    await (await orders.js.stream(dead.advisories).consumer("worker")).update(
+        ack_wait=timedelta(seconds=1)
+    )
     async with orders.js.publisher() as publisher:
         for number in range(count):
             await publisher.send(orders.subject(str(number)), b"%d" % number)
@@ -351,7 +356,7 @@ async def test_killed_workers_neither_lose_nor_repeat(
                 wanted = count * (turn + 1) // (kills + 1) + chance.randrange(9)
 
                 async def so_far(wanted: int = wanted) -> bool:
-                    return (await orders.js.stream_info(dead.name)).state.messages >= wanted
+                    return (await orders.js.stream(dead.name).info()).state.messages >= wanted
 
                 await eventually(so_far, within=60)
                 process.send_signal(signal.SIGKILL)
@@ -359,7 +364,7 @@ async def test_killed_workers_neither_lose_nor_repeat(
         async with dead.worker():
 
             async def all_moved() -> bool:
-                found = (await orders.js.stream_info(dead.name)).state.messages
+                found = (await orders.js.stream(dead.name).info()).state.messages
                 return found >= count and await dead.waiting() == 0
 
             await eventually(all_moved, within=60)
@@ -375,7 +380,7 @@ async def test_several_workers_share(orders: Orders) -> None:
 
 
 async def test_made_again_they_take_in_more(js: JetStream, orders: Orders, stream: str) -> None:
-    await js.create_consumer(stream, durable_name="worker", max_deliver=1)
+    await js.stream(stream).create_consumer(durable_name="worker", max_deliver=1)
     await orders.give_up("eu")
     dead = await js.create_dead_letters(orders.dead.name, [orders.name, stream], storage="memory")
     await Orders(js, stream, dead).give_up("us")
@@ -390,7 +395,7 @@ async def test_only_dead_letters_of_the_chosen_consumers(
     for streams, consumers in ((stream, "a"), ([stream, stream], ["a", "a"])):
         dead = await js.create_dead_letters(name, streams, consumers=consumers, storage="memory")
         assert dead.advisories == f"{name}_ADVISORIES"
-        subjects = (await js.stream_info(dead.advisories)).config.subjects or []
+        subjects = (await js.stream(dead.advisories).info()).config.subjects or []
         assert all(subject.endswith(f".{stream}.a") for subject in subjects)
         assert len(subjects) == len(set(subjects)) > 0
         await js.delete_dead_letters(name)
@@ -400,14 +405,14 @@ async def test_only_dead_letters_of_the_chosen_consumers(
     async def refused(*_: object, **__: object) -> None:
         raise errors.APIError(500, 10023, "insufficient resources")
 
-    monkeypatch.setattr(js, "create_or_update_consumer", refused)
+    monkeypatch.setattr(Stream, "create_or_update_consumer", refused)
     with pytest.raises(errors.APIError, match="insufficient"):
         await js.create_dead_letters(name, stream, storage="memory")
     with pytest.raises(errors.StreamNotFoundError, match=f"{stream}_TYPO"):
         await js.create_dead_letters(name, f"{stream}_TYPO")
     for left in (name, f"{name}_ADVISORIES"):
         with pytest.raises(errors.StreamNotFoundError):
-            await js.stream_info(left)
+            await js.stream(left).info()
 
 
 @pytest.mark.parametrize(
@@ -427,17 +432,17 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
     foreign: dict[str, Any] = {"retention": retention, "storage": "memory"}
     taken = [subject.format(name) for subject in subjects]
     await js.create_stream(name=f"{name}_ADVISORIES", subjects=taken, **foreign)
-    before = (await js.stream_info(f"{name}_ADVISORIES")).config
+    before = (await js.stream(f"{name}_ADVISORIES").info()).config
     with pytest.raises(errors.ConfigError, match=f'another stream "{name}_ADVISORIES"'):
         await js.create_dead_letters(name, orders.name, storage="memory")
-    assert (await js.stream_info(f"{name}_ADVISORIES")).config == before
+    assert (await js.stream(f"{name}_ADVISORIES").info()).config == before
     with pytest.raises(errors.StreamNotFoundError):
-        await js.stream_info(name)
+        await js.stream(name).info()
     # One that was made in place of the advisories.
     await js.delete_stream(orders.dead.advisories)
     await js.create_stream(name=orders.dead.advisories, subjects=[f"{name}.c"], **foreign)
     await js.delete_dead_letters(orders.dead.name)
-    assert (await js.stream_info(orders.dead.advisories)).config.subjects == [f"{name}.c"]
+    assert (await js.stream(orders.dead.advisories).info()).config.subjects == [f"{name}.c"]
     for stream in (orders.dead.advisories, f"{name}_ADVISORIES"):
         await js.delete_stream(stream)
     await js.create_dead_letters(orders.dead.name, orders.name)  # for the fixture
@@ -451,7 +456,7 @@ async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
         with pytest.raises(errors.ConfigError, match=f'cannot watch stream "{own}"'):
             await js.create_dead_letters(one, own)
     with pytest.raises(errors.StreamNotFoundError):
-        await js.stream_info(one)
+        await js.stream(one).info()
     first = orders.dead.name
     await js.create_dead_letters(two, first, storage="memory")
     await js.create_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
@@ -476,7 +481,7 @@ async def test_no_other_stream_is_taken_for_dead_letters(js: JetStream, orders: 
         with pytest.raises(errors.ConfigError, match=said):
             await call
     with pytest.raises(errors.StreamNotFoundError):
-        await js.stream_info(more)
+        await js.stream(more).info()
 
 
 async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported: Reported) -> None:

@@ -147,7 +147,7 @@ def publish(servers: str, ca: Path) -> None:
     """As the user of the test. The users of the manifests may not."""
     with blocking.connect(servers, user="shop", password="shop", tls_ca_file=ca) as nc:
         js = nc.jetstream(timeout=SECONDS)
-        made = js.stream_info("ORDERS").config
+        made = js.stream("ORDERS").info().config
         assert (made.max_age, made.num_replicas) == (timedelta(days=7), 3)
         for number in range(50):
             js.publish("orders.eu", json.dumps({"id": str(number), "amount": 1.5}).encode())

@@ -255,7 +255,7 @@ async def _left_behind(scene: Scene, number: int) -> str:
         await asyncio.sleep(0.02)
     for stream in (scene.name, f"KV_{scene.name}", f"OBJ_{scene.name}"):
         with contextlib.suppress(JetsparkError):
-            async for info in scene.near.consumers(stream):
+            async for info in scene.near.stream(stream).consumers():
                 config = info.config
                 if not config.durable_name and not config.inactive_threshold:
                     return f"consumer {info.name} stays on the server"

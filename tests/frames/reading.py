@@ -24,8 +24,8 @@ _PUSHED = {b"1", b"2", b"3"}
 async def _consumer(scene: Scene, **config: Any) -> tuple[PullConsumer, list[bytes]]:
     """Of a stream with what it holds; frames count from here on."""
     payloads = await scene.filled()
-    await scene.near.create_consumer(scene.name, durable_name="c", **config)
-    consumer = await scene.js.consumer(scene.name, "c")
+    await scene.near.stream(scene.name).create_consumer(durable_name="c", **config)
+    consumer = await scene.js.stream(scene.name).consumer("c")
     scene.begin()
     return consumer, payloads
 
@@ -88,7 +88,7 @@ async def consume(scene: Scene) -> None:
 async def ordered(scene: Scene, **options: Any) -> None:
     payloads = await scene.filled()
     scene.begin()
-    async with scene.js.ordered(scene.name, heartbeat=BEAT, **options) as messages:
+    async with scene.js.stream(scene.name).ordered(heartbeat=BEAT, **options) as messages:
         async with within(8, "reading in order"):
             assert [(await messages.next()).data for _ in payloads] == payloads
         await scene.near.publish(scene.subject, b"last")
@@ -104,11 +104,8 @@ async def ordered_one_by_one(scene: Scene) -> None:
 async def _pushes(scene: Scene, callback: Any, enough: Callable[[], bool], **config: Any) -> None:
     """To the callback, until there is enough of it."""
     await scene.stream()
-    consumer = await scene.js.create_push_consumer(
-        scene.name,
-        deliver_subject=scene.nc.new_inbox(),
-        idle_heartbeat=timedelta(seconds=BEAT),
-        **config,
+    consumer = await scene.js.stream(scene.name).create_push_consumer(
+        deliver_subject=scene.nc.new_inbox(), idle_heartbeat=timedelta(seconds=BEAT), **config
     )
     scene.begin()
     async with consumer.subscribe(callback=callback):
@@ -147,13 +144,13 @@ async def direct_get(scene: Scene) -> None:
     payloads = await scene.filled(allow_direct=True)
     scene.begin()
     for seq, payload in enumerate(payloads, 1):
-        assert (await scene.js.get_msg(scene.name, seq)).data == payload
+        assert (await scene.js.stream(scene.name).get(seq)).data == payload
 
 
 async def direct_range(scene: Scene) -> None:
     payloads = await scene.filled(5, allow_direct=True)
     scene.begin()
-    got = [msg.data async for msg in scene.js.get_msgs(scene.name, 1, batch=3)]
+    got = [msg.data async for msg in scene.js.stream(scene.name).get_many(1, batch=3)]
     assert got == payloads
 
 
@@ -162,7 +159,7 @@ async def direct_last(scene: Scene) -> None:
     for key in "abcde":
         await scene.near.publish(f"{scene.name}.{key}", key.encode())
     scene.begin()
-    found = scene.js.get_last_msgs(scene.name, f"{scene.name}.>", batch=3)
+    found = scene.js.stream(scene.name).get_last(f"{scene.name}.>", batch=3)
     assert [msg.data async for msg in found] == [b"a", b"b", b"c", b"d", b"e"]
 
 

@@ -78,11 +78,11 @@ class Scene:
 
     async def stored(self, subject: str | None = None) -> list[bytes]:
         """The payloads that the stream holds; of a subject, also with gaps."""
-        state = (await self.near.stream_info(self.name)).state
+        state = (await self.near.stream(self.name).info()).state
         found = []
         for seq in range(state.first_seq, state.last_seq + 1):
             try:
-                message = await self.near.get_msg(self.name, seq, direct=False)
+                message = await self.near.stream(self.name).get(seq, direct=False)
             except MessageNotFoundError:
                 assert subject is not None, f"nothing has sequence {seq}"
                 continue

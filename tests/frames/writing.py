@@ -27,7 +27,7 @@ async def publish(scene: Scene) -> None:
             ack = await js.publish(scene.subject, payload)
         except JetsparkError:
             continue
-        stored = await scene.near.get_msg(scene.name, ack.seq, direct=False)
+        stored = await scene.near.stream(scene.name).get(ack.seq, direct=False)
         assert stored.data == payload
 
 

@@ -32,8 +32,8 @@ def groups(needs_server: NeedsServer) -> None:
 async def elastic(js: JetStream, make_stream: MakeStream) -> AsyncIterator[ElasticGroup]:
     """Six partitions by the second token, no members."""
     stream = await make_stream()
-    group = await js.create_elastic_group(
-        stream, "cg", max_members=6, filters=[PartitioningFilter(f"{stream}.*", [1])]
+    group = await js.consumer_groups(stream).create_elastic(
+        "cg", max_members=6, filters=[PartitioningFilter(f"{stream}.*", [1])]
     )
     yield group
     with suppress(errors.ConsumerGroupNotFoundError):
@@ -55,7 +55,7 @@ async def elsewhere(
     """The group of another client, whose reports are `told`."""
     options: Any = {"error_callback": lambda error: told.append(str(error))}
     async with jetspark.connect(shared_server.url, **options) as other:
-        yield await other.jetstream().elastic_group(one_member.stream, "cg")
+        yield await other.jetstream().consumer_groups(one_member.stream).elastic("cg")
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ async def test_another_instance_takes_over_within_twice_ack_wait_when_one_dies(
 ) -> None:
     wait = 2.0
     async with jetspark.connect(shared_server.url) as other:
-        group = await other.jetstream().elastic_group(one_member.stream, "cg")
+        group = await other.jetstream().consumer_groups(one_member.stream).elastic("cg")
         dying = await group.consume("m1", ack_wait=wait).__aenter__()
         first = await dying.next(30)
     died = time.monotonic()  # with a message that it has not acknowledged
@@ -218,7 +218,7 @@ async def test_a_message_on_its_way_to_an_instance_that_leaves_is_handled_at_onc
         FrameProxy(shared_server.port) as proxy,
         jetspark.connect(proxy.url) as client,
     ):
-        group = await client.jetstream().elastic_group(one_member.stream, "cg")
+        group = await client.jetstream().consumer_groups(one_member.stream).elastic("cg")
         async with group.consume("m1", ack_wait=60) as leaving:
             message = await anext(leaving)
             sent = proxy.arm(1, "stalled", delay=0.2, wanted=lambda frame: b"$JS.ACK." in frame)
@@ -307,12 +307,12 @@ async def test_options_that_cannot_work_are_refused(js: JetStream, elastic: Elas
     nobody: list[dict[str, Any]] = [{}, {"members": [], "mappings": {}}]
     for members in nobody:
         with pytest.raises(errors.ConfigError, match="needs members or mappings"):
-            await js.create_static_group(elastic.stream, "s", max_members=2, **members)
+            await js.consumer_groups(elastic.stream).create_static("s", max_members=2, **members)
     for limit in ("max_buffered_msgs", "max_buffered_bytes"):
         negative: dict[str, Any] = {limit: -5}
         with pytest.raises(errors.ConfigError, match="cannot be negative"):
-            await js.create_elastic_group(elastic.stream, "e", max_members=2, **negative)
-    assert await js.static_group_names(elastic.stream).all() == []
+            await js.consumer_groups(elastic.stream).create_elastic("e", max_members=2, **negative)
+    assert await js.consumer_groups(elastic.stream).static_names().all() == []
 
 
 async def test_misspelt_members_and_filters_raise(js: JetStream, elastic: ElasticGroup) -> None:
@@ -324,8 +324,10 @@ async def test_misspelt_members_and_filters_raise(js: JetStream, elastic: Elasti
         elastic.partitions("M1")
     filters = [PartitioningFilter("meter.*", [1])]
     with pytest.raises(errors.ConfigError, match=r'filter "meter\.\*" matches none'):
-        await js.create_elastic_group(elastic.stream, "no", max_members=2, filters=filters)
-    assert await js.elastic_group_names(elastic.stream).all() == ["cg"]
+        await js.consumer_groups(elastic.stream).create_elastic(
+            "no", max_members=2, filters=filters
+        )
+    assert await js.consumer_groups(elastic.stream).elastic_names().all() == ["cg"]
 
 
 async def test_who_is_none_of_the_members_waits_and_is_told_once(
@@ -352,11 +354,11 @@ async def test_members_end_when_their_group_is_deleted(
         for ended in (ending, member.wait_ended()):
             with pytest.raises(errors.ConsumerGroupNotFoundError):
                 await ended
-    for call in (js.elastic_group(group.stream, "cg"), group.add_members("m2")):
+    for call in (js.consumer_groups(group.stream).elastic("cg"), group.add_members("m2")):
         with pytest.raises(errors.ConsumerGroupNotFoundError):
             await call
     with pytest.raises(errors.StreamNotFoundError):
-        await js.stream_info(f"{group.stream}-cg")
+        await js.stream(f"{group.stream}-cg").info()
 
 
 async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_deleted(
@@ -368,19 +370,21 @@ async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_de
     await js.create_stream(name=foreign, subjects=[foreign], **options)
     await js.publish(foreign, b"precious")
     with pytest.raises(errors.NameInUseError, match=f'"{foreign}" exists'):
-        await js.create_elastic_group(stream, "other", max_members=6, filters=filters)
-    assert await js.elastic_group_names(stream).all() == ["cg"]
+        await js.consumer_groups(stream).create_elastic("other", max_members=6, filters=filters)
+    assert await js.consumer_groups(stream).elastic_names().all() == ["cg"]
     with pytest.raises(errors.APIError):
         # More than the server has.
-        await js.create_elastic_group(stream, "huge", max_members=6, max_buffered_bytes=1 << 60)
-    assert await js.elastic_group_names(stream).all() == ["cg"]
+        await js.consumer_groups(stream).create_elastic(
+            "huge", max_members=6, max_buffered_bytes=1 << 60
+        )
+    assert await js.consumer_groups(stream).elastic_names().all() == ["cg"]
     # A group whose stream was deleted, and its name taken.
     await js.delete_stream(f"{stream}-cg")
     source = {"name": stream, "subject_transforms": [{"src": ">", "dest": "mine.>"}]}
     await js.create_stream(name=f"{stream}-cg", sources=[source], **options)
     with pytest.raises(errors.NameInUseError):
-        await js.create_elastic_group(stream, "cg", max_members=6, filters=filters)
-    assert await js.elastic_group_names(stream).all() == ["cg"]  # it was there before
+        await js.consumer_groups(stream).create_elastic("cg", max_members=6, filters=filters)
+    assert await js.consumer_groups(stream).elastic_names().all() == ["cg"]  # it was there before
     await elastic.delete()
     for name in (foreign, f"{stream}-cg"):
         await js.delete_stream(name)
@@ -425,15 +429,15 @@ async def test_a_static_group_reads_a_stream_with_partitions(
 ) -> None:
     stream = await make_stream()
     dest = "{{partition(4,1)}}." + stream + ".{{wildcard(1)}}"
-    await js.update_stream(name=stream, subject_transform={"src": f"{stream}.*", "dest": dest})
+    await js.stream(stream).update(subject_transform={"src": f"{stream}.*", "dest": dest})
     await publish(js, stream, 0, 3)
-    group = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
-    assert await js.static_group_names(stream).all() == ["cg"]
-    assert await js.elastic_group_names(stream).all() == []
-    again = await js.create_static_group(stream, "cg", max_members=4, members=["a", "b"])
+    group = await js.consumer_groups(stream).create_static("cg", max_members=4, members=["a", "b"])
+    assert await js.consumer_groups(stream).static_names().all() == ["cg"]
+    assert await js.consumer_groups(stream).elastic_names().all() == []
+    again = await js.consumer_groups(stream).create_static("cg", max_members=4, members=["a", "b"])
     assert again.config == group.config
     with pytest.raises(errors.ConfigError, match="exists with other options"):
-        await js.create_static_group(stream, "cg", max_members=4, members=["a"])
+        await js.consumer_groups(stream).create_static("cg", max_members=4, members=["a"])
     with pytest.raises(errors.ConfigError, match=r"its members are a, b\."):
         group.consume("c")
     with pytest.raises(errors.ConfigError, match=r'mean "a"\?'):
@@ -448,7 +452,7 @@ async def test_a_static_group_reads_a_stream_with_partitions(
                     found.append(message := await member.next(1 if found else 30))
                     await message.ack_sync()
         assert await group.active_members() == ["a", "b"]
-        assert (await js.consumer_info(stream, "cg-a")).config.durable_name == "cg-a"
+        assert (await js.stream(stream).consumer("cg-a")).cached_info.config.durable_name == "cg-a"
         await group.delete()
         with pytest.raises(errors.ConsumerGroupNotFoundError):
             await a.wait_ended()
@@ -456,4 +460,4 @@ async def test_a_static_group_reads_a_stream_with_partitions(
         f"{stream}.{key}" for key in KEYS for _ in range(3)
     )
     with pytest.raises(errors.ConsumerNotFoundError):
-        await js.consumer_info(stream, "cg-a")
+        await js.stream(stream).consumer("cg-a")

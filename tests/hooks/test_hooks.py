@@ -250,7 +250,7 @@ async def test_groups_tell_of_what_they_hand_out_by_its_own_subject(
     a, seen = unique("hooked"), asyncio.Queue[str]()
     js = nc.jetstream()
     await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
-    group = await js.create_elastic_group(a, "cg", max_members=1)
+    group = await js.consumer_groups(a).create_elastic("cg", max_members=1)
     await group.add_members("m")
     await js.publish(f"{a}.1", b"")
 
@@ -279,7 +279,7 @@ def test_blocking_groups_tell_in_the_threads_of_their_callers(
     with blocking.connect(shared_server.url, hooks=journal) as nc:
         js = nc.jetstream()
         js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
-        group = js.create_elastic_group(a, "cg", max_members=1)
+        group = js.consumer_groups(a).create_elastic("cg", max_members=1)
         group.add_members("m")
         js.publish(f"{a}.1", b"")
 
@@ -338,7 +338,7 @@ async def test_jetstream_is_told_by_its_messages_and_acks(
         await publisher.send(name, b"3", headers={"k": "v"})
     assert journal.lines == [("request", name, "done"), *[("publish", name, "done")] * 2]
     journal.lines.clear()
-    consumer = await js.create_consumer(name, name="c")
+    consumer = await js.stream(name).create_consumer(name="c")
     one, two = await consumer.fetch(2, timeout=20)
     assert trace_of(one) == trace_of(two) == "publishing"
     await one.in_progress()
@@ -349,7 +349,7 @@ async def test_jetstream_is_told_by_its_messages_and_acks(
     async with consumer.consume() as messages:
         again = await messages.next(20)
         await again.ack()
-    ordered = [message.seq async for message in _some(js.ordered(name), 3)]
+    ordered = [message.seq async for message in _some(js.stream(name).ordered(), 3)]
     assert ordered == [1, 2, 3]
     assert journal.lines == [
         *[("give", name, "done")] * 2,
@@ -381,8 +381,8 @@ async def test_consumer_callbacks_are_wrapped_and_watches_are_not_told(
     async with bucket.watch() as watcher:
         entry = await watcher.next(20)
         assert entry is not None
-    push = await js.create_push_consumer(
-        f"KV_{name}", name="p", deliver_subject=unique("push"), ack_policy="none"
+    push = await js.stream(f"KV_{name}").create_push_consumer(
+        name="p", deliver_subject=unique("push"), ack_policy="none"
     )
     came = asyncio.Event()
     async with push.subscribe(callback=lambda message: came.set()):
@@ -409,7 +409,7 @@ async def test_batches_tell_of_each_message_when_it_is_added(
         for number in range(2):
             here.set(f"ingest {number}")
             await ingest.add(name, b"x")
-    stored = [await js.get_msg(name, seq) for seq in range(1, 5)]
+    stored = [await js.stream(name).get(seq) for seq in range(1, 5)]
     traces = [message.headers["Trace"] for message in stored if message.headers]
     assert traces == ["batch 0", "batch 1", "ingest 0", "ingest 1"]
     assert journal.of("publish") == [("publish", name, "done")] * 4
@@ -493,7 +493,7 @@ async def test_a_hook_that_fails_changes_nothing_and_is_reported(
         js = nc.jetstream(timeout=20)
         await js.create_stream(name=name, subjects=[name])
         await js.publish(name, b"3")
-        (message,) = await (await js.create_consumer(name, name="c")).fetch(1, timeout=20)
+        (message,) = await (await js.stream(name).create_consumer(name="c")).fetch(1, timeout=20)
         await message.ack_sync()
         await nc.flush()
     if when != "suppresses":
@@ -617,13 +617,13 @@ def test_blocking_hooks_are_called_in_the_callers_threads(
         with js.publisher() as publisher:
             publisher.send(name, b"2")
         nc.publish(name, b"3")
-        consumer = js.create_consumer(name, name="c")
+        consumer = js.stream(name).create_consumer(name="c")
         (one,) = consumer.fetch(1, timeout=20)
         assert trace_of(one) == "publishing"
         one.ack_sync()
         two = consumer.next(20)
         two.nak()
-        with js.ordered(name) as messages:
+        with js.stream(name).ordered() as messages:
             assert [messages.next(20).seq for _ in range(3)] == [1, 2, 3]
         assert journal.lines == [
             ("request", name, "done"),
@@ -640,7 +640,7 @@ def test_blocking_hooks_are_called_in_the_callers_threads(
         here.set("putting")  # carried to the event loop's thread
         bucket.put("k", b"v")
         assert journal.lines == [("request", f"$KV.{name.lower()}.k", "done")]
-        stored = js.get_msg(f"KV_{name.lower()}", 1)
+        stored = js.stream(f"KV_{name.lower()}").get(1)
         assert stored.headers is not None
         assert stored.headers["Trace"] == "putting"
     assert journal.events

@@ -60,7 +60,7 @@ async def holds(js: JetStreamContext, stream: str, count: int) -> None:
     """Returns when the stream has so many messages."""
 
     async def so_many() -> bool:
-        return (await js.stream_info(stream)).state.messages == count
+        return (await js.stream(stream).info()).state.messages == count
 
     await eventually(so_many)
 
@@ -69,14 +69,14 @@ async def has_consumers(js: JetStreamContext, stream: str, *names: str) -> None:
     """Returns when these are all that the stream has."""
 
     async def these() -> bool:
-        return await js.consumer_names(stream).all() == [*names]
+        return await js.stream(stream).consumer_names().all() == [*names]
 
     await eventually(these)
 
 
 @pytest.fixture
 async def consumer(js: JetStream, stream: str) -> PullConsumer:
-    return await js.create_consumer(stream, durable_name="c")
+    return await js.stream(stream).create_consumer(durable_name="c")
 
 
 @pytest.fixture

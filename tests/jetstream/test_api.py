@@ -21,8 +21,7 @@ CALLS = [value for value in vars(js_api).values() if isinstance(value, js_api.Ca
 
 
 def test_subjects_of_the_wire_document() -> None:
-    names = {"stream": "S", "consumer": "c", "filter": "a.b", "subject": "x.y", "template": "T"}
-    names["account"] = "A"
+    names = {"stream": "S", "consumer": "c", "filter": "a.b", "subject": "x.y", "account": "A"}
     subjects = {js_api.subject_of("$JS.API", call, names) for call in CALLS}
     assert {f"$JS.API.{tail}" for tail in WIRE_DOCUMENT} <= subjects
     assert len(subjects) == len(CALLS)
@@ -32,11 +31,32 @@ WIRE_DOCUMENT = (
     *("INFO", "STREAM.LIST", "STREAM.NAMES", "STREAM.CREATE.S", "STREAM.UPDATE.S"),
     *("STREAM.INFO.S", "STREAM.DELETE.S", "STREAM.PURGE.S", "STREAM.MSG.DELETE.S"),
     *("STREAM.MSG.GET.S", "STREAM.SNAPSHOT.S", "STREAM.RESTORE.S"),
-    *("STREAM.TEMPLATE.CREATE.T", "STREAM.TEMPLATE.NAMES", "STREAM.TEMPLATE.INFO.T"),
-    *("STREAM.TEMPLATE.DELETE.T", "CONSUMER.CREATE.S", "CONSUMER.DURABLE.CREATE.S.c"),
+    *("CONSUMER.CREATE.S", "CONSUMER.DURABLE.CREATE.S.c"),
     *("CONSUMER.LIST.S", "CONSUMER.NAMES.S", "CONSUMER.INFO.S.c", "CONSUMER.DELETE.S.c"),
     *("CONSUMER.MSG.NEXT.S.c", "CONSUMER.CREATE.S.c.a.b", "DIRECT.GET.S", "DIRECT.GET.S.x.y"),
 )
+
+
+async def test_templates_of_old_servers_are_reached(
+    js: JetStream, nc: Client, unique: Unique
+) -> None:
+    name = unique("T")
+    config = {"name": "", "subjects": [f"{name}.*"], "storage": "memory", "retention": "limits"}
+    document = {"name": name, "config": config, "max_streams": 2}
+    assert nc.server_info is not None
+    if nc.server_info.at_least(2, 14):
+        for call in (f"CREATE.{name}", "NAMES", f"INFO.{name}", f"DELETE.{name}"):
+            with pytest.raises(errors.UnsupportedByServerError, match="template"):
+                await js.api_request(f"STREAM.TEMPLATE.{call}", document)
+        return
+    await js.api_request(f"STREAM.TEMPLATE.CREATE.{name}", document)
+    await js.publish(f"{name}.a", b"x")
+    info = await js.api_request(f"STREAM.TEMPLATE.INFO.{name}")
+    assert info["streams"] == [f"{name}_a"]
+    assert (await js.api_request("STREAM.TEMPLATE.NAMES"))["streams"] == [name]
+    await js.api_request(f"STREAM.TEMPLATE.DELETE.{name}")
+    with pytest.raises(errors.APIError, match="template not found"):
+        await js.api_request(f"STREAM.TEMPLATE.INFO.{name}")
 
 
 def test_api_prefix_comes_from_domain_or_api_prefix() -> None:
@@ -112,7 +132,7 @@ async def test_calls_go_to_the_prefix_and_keep_the_timeout(nc: Client, unique: U
         assert account.streams == 7
         assert account.extra == {"new": 1}
         with pytest.raises(errors.RequestTimeoutError):
-            await js.stream_info("S")
+            await js.stream("S").info()
     with pytest.raises(errors.JetStreamNotEnabledError, match=prefix):
         await js.account_info()
 

@@ -33,7 +33,7 @@ async def test_each_request_and_its_answer_are_logged(
     name = unique("S")
     await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     with pytest.raises(errors.ConsumerNotFoundError):
-        await js.consumer_info(name, "nobody")
+        await js.stream(name).consumer("nobody")
     asked, answered, asked_again, refused = lines()
     assert asked.startswith(f'>>> $JS.API.STREAM.CREATE.{name} {{"name":"{name}"')
     assert answered.startswith(f"<<< $JS.API.STREAM.CREATE.{name} {{")
@@ -62,20 +62,20 @@ async def test_a_request_without_answer_is_logged(nc: Client, unique: Unique, li
 async def test_stored_messages_are_not_shown(
     js: JetStream, nc: Client, stream: str, lines: Lines
 ) -> None:
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     await js.publish(f"{stream}.a", b'{"the": "payload"}', headers={"the-header": "its value"})
-    worker = await js.create_consumer(stream, name="worker")
+    worker = await js.stream(stream).create_consumer(name="worker")
     traced = nc.jetstream(trace=True)
-    await traced.get_msg(stream, 1, direct=False)
+    await traced.stream(stream).get(1, direct=False)
     answer = json.loads(lines()[1].split(" ", 2)[2])
     assert answer["message"]["subject"] == f"{stream}.a"
     assert answer["message"]["data"] == answer["message"]["hdrs"] == "***"
-    await traced.get_msg(stream, 1, direct=True)
+    await traced.stream(stream).get(1, direct=True)
     assert lines()[2:] == [
         f'>>> $JS.API.DIRECT.GET.{stream} {{"seq":1}}',
         f"<<< $JS.API.DIRECT.GET.{stream} (18 bytes)",
     ]
-    assert len(await (await traced.consumer(stream, worker.name)).fetch(1, timeout=5)) == 1
+    assert len(await (await traced.stream(stream).consumer(worker.name)).fetch(1, timeout=5)) == 1
     shown = "\n".join(lines())
     assert f">>> $JS.API.CONSUMER.MSG.NEXT.{stream}.worker " in shown
     assert "payload" not in shown

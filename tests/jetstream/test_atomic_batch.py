@@ -33,7 +33,7 @@ def _batches(needs_server: NeedsServer) -> None:
 @pytest.fixture
 async def atomic(js: JetStream, stream: str) -> str:
     """A stream that takes atomic batches."""
-    await js.update_stream(name=stream, allow_atomic=True, allow_msg_ttl=True)
+    await js.stream(stream).update(allow_atomic=True, allow_msg_ttl=True)
     return stream
 
 
@@ -48,7 +48,7 @@ async def fails(batch: AtomicBatch) -> None:
 
 
 async def stored(js: JetStream, stream: str) -> int:
-    return (await js.stream_info(stream)).state.messages
+    return (await js.stream(stream).info()).state.messages
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
         assert await stored(js, atomic) == 1
     assert batch.ack is not None
     assert (batch.ack.seq, batch.ack.count, batch.size) == (101, 100, 100)
-    consumer = await js.create_consumer(atomic, ack_policy="none")
+    consumer = await js.stream(atomic).create_consumer(ack_policy="none")
     messages = await consumer.fetch(101, timeout=5)
     assert [msg.data for msg in messages][1:] == [b"%d" % number for number in range(1, 101)]
 
@@ -90,7 +90,7 @@ async def test_one_message_is_a_batch_too_and_none_is_not(js: JetStream, atomic:
         await batch.add(f"{atomic}.a", b"x", headers={"K": "1"}, msg_id="m", ttl=60)
         ack = await batch.commit()
     assert (ack.seq, ack.count, batch.ack) == (1, 1, ack)
-    headers = (await js.get_msg(atomic, 1)).headers
+    headers = (await js.stream(atomic).get(1)).headers
     assert headers is not None
     assert (headers["K"], headers["Nats-Msg-Id"], headers["Nats-TTL"]) == ("1", "m", "60")
 
@@ -145,7 +145,7 @@ async def test_commit_after_flush_stores_the_atomic_batch(
 async def test_the_first_refusal_is_the_one_that_is_raised(
     js: JetStream, atomic: str, known_before_the_commit: bool
 ) -> None:
-    await js.update_stream(name=atomic, max_msg_size=1000)
+    await js.stream(atomic).update(max_msg_size=1000)
     with pytest.raises(errors.APIError) as refused:
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
@@ -232,7 +232,7 @@ async def test_atomic_batch_over_a_leader_change_stores_all_or_nothing(
                 for number in range(100):
                     await batch.add(name)
                     if number == 50:
-                        await js.stream_leader_stepdown(name)
+                        await js.stream(name).step_down_leader()
             outcomes = {100}
         except errors.RequestTimeoutError:  # of the commit, perhaps
             outcomes = {0, 100}
@@ -294,14 +294,14 @@ async def test_what_came_out_of_a_batch_is_published_on(js: JetStream, atomic: s
     async with js.atomic_batch() as batch:
         await batch.add(f"{atomic}.a", expect_last_seq=0)
         await batch.add(f"{atomic}.b", headers={"K": "1"})
-    consumer = await js.create_consumer(atomic, ack_policy="none")
+    consumer = await js.stream(atomic).create_consumer(ack_policy="none")
     received = await consumer.fetch(2, timeout=5)
     assert [(await js.publish_msg(msg)).batch for msg in received] == [None, None]
     prepared = PreparedMessage(f"{atomic}.c", headers=received[1].headers or ())
     async with js.atomic_batch() as batch:
         for _ in range(2):
             await batch.add(prepared.subject, headers=prepared.headers)
-    copy = (await js.get_msg(atomic, 4)).headers
+    copy = (await js.stream(atomic).get(4)).headers
     assert copy is not None
     assert copy.to_dict() == {"K": ["1"]}
     assert await stored(js, atomic) == 6

@@ -25,7 +25,7 @@ async def test_readers_begin_with_their_blocks(js: JetStream, stream: str, uniqu
     await js.publish(f"{stream}.a", b"before")
     await bucket.put("k", b"before")
     async with (
-        js.ordered(stream, deliver_policy="new") as messages,
+        js.stream(stream).ordered(deliver_policy="new") as messages,
         bucket.watch(updates_only=True) as changes,
         store.watch(updates_only=True) as objects,
     ):
@@ -49,7 +49,7 @@ async def test_an_entered_watch_has_each_change_of_a_bucket_that_keeps_one(
     if before:
         await bucket.put("k", b"before")
     async with bucket.watch(**options) as changes:
-        assert await js.consumer_names(bucket.stream).all()
+        assert await js.stream(bucket.stream).consumer_names().all()
         values = [b"before"] if before and "updates_only" not in options else []
         for number in range(10):
             values.append(b"%d" % number)
@@ -62,7 +62,7 @@ async def test_an_entered_watch_has_each_change_of_a_bucket_that_keeps_one(
 
 async def delivered(js: JetStream, stream: str, count: int) -> bool:
     """Whether the only consumer of a stream has sent so many messages."""
-    [info] = await js.consumers(stream).all()
+    [info] = await js.stream(stream).consumers().all()
     return info.delivered.consumer_seq == count
 
 
@@ -81,7 +81,7 @@ async def test_what_cannot_begin_raises_when_it_is_entered(js: JetStream, unique
     store = await js.create_object_store(unique("O"), storage="memory")
     await js.delete_bucket(bucket.name)
     await js.delete_object_store(store.name)
-    for begins in (js.ordered("nowhere"), bucket.watch(), store.watch()):
+    for begins in (js.stream("nowhere").ordered(), bucket.watch(), store.watch()):
         with pytest.raises(StreamNotFoundError):
             async with begins:
                 pytest.fail("it was entered")
@@ -109,17 +109,22 @@ async def test_a_silent_server_ends_it_within_the_timeout(make_server: MakeServe
             js, theirs = nc.jetstream(timeout=0.5), bc.jetstream(timeout=0.5)
             await js.create_stream(name="S", subjects=["s"])
             bucket, store = await js.create_bucket("B"), await js.create_object_store("O")
-            blocks: list[Any] = [js.ordered("S"), bucket.watch(), bucket.live(), store.watch()]
+            blocks: list[Any] = [
+                js.stream("S").ordered(),
+                bucket.watch(),
+                bucket.live(),
+                store.watch(),
+            ]
             their_bucket, their_store = theirs.bucket("B"), theirs.object_store("O")
             their_blocks: list[Any] = [
-                *(theirs.ordered("S"), their_bucket.watch()),
+                *(theirs.stream("S").ordered(), their_bucket.watch()),
                 *(their_bucket.live(), their_store.watch()),
             ]
             server.pause()
             try:
-                with_callback = js.ordered("S", callback=print)
+                with_callback = js.stream("S").ordered(callback=print)
                 beginnings = [
-                    iterated(js.ordered("S")),
+                    iterated(js.stream("S").ordered()),
                     *(entered(block) for block in blocks),
                     *(asyncio.to_thread(entered_blocking, block) for block in their_blocks),
                 ]
@@ -139,12 +144,12 @@ def test_blocking_ones_begin_with_their_blocks(shared_server: NatsServer, unique
         bucket = js.create_bucket(unique("B"), history=5, storage="memory")
         store = js.create_object_store(unique("O"), storage="memory")
         with (
-            js.ordered(name, deliver_policy="new") as messages,
+            js.stream(name).ordered(deliver_policy="new") as messages,
             bucket.watch(updates_only=True) as changes,
             store.watch(updates_only=True) as objects,
         ):
             for stream in (bucket.stream, store.stream):
-                assert js.consumer_names(stream).all()
+                assert js.stream(stream).consumer_names().all()
             js.publish(name, b"after")
             bucket.put("k", b"after")
             store.put("o", b"after")
@@ -154,4 +159,4 @@ def test_blocking_ones_begin_with_their_blocks(shared_server: NatsServer, unique
         assert [entry and entry.value for entry in entries] == [None, b"after"]
         assert [info and info.name for info in infos] == [None, "o"]
         with pytest.raises(JetStreamError):
-            js.ordered("nowhere").__enter__()
+            js.stream("nowhere").ordered().__enter__()

@@ -110,7 +110,7 @@ async def test_a_buffer_that_nobody_has_set_follows_the_reader(
     config: Any,
     largest: int,
 ) -> None:
-    consumer = await js.create_consumer(stream, name="c", ack_policy="none", **config)
+    consumer = await js.stream(stream).create_consumer(name="c", ack_policy="none", **config)
     pulls = js.client.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.c")
 
     async def asked() -> list[int]:
@@ -148,7 +148,7 @@ async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
         assert len(reported) == 1
         assert isinstance(reported[0], PullError)
         assert "MaxBytes" in reported[0].description
-        await js.purge_stream(stream)
+        await js.stream(stream).purge()
         await js.publish(f"{stream}.a", b"small")
         assert (await messages.next(30)).data == b"small"
 
@@ -157,7 +157,7 @@ async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
 async def test_pull_requests_stay_within_the_consumers_limits(
     js: JetStream, stream: str, reported: Reported, limits: dict[str, Any]
 ) -> None:
-    consumer = await js.create_consumer(stream, durable_name="d", **limits)
+    consumer = await js.stream(stream).create_consumer(durable_name="d", **limits)
     await fill(js, stream, 200)
     options = {"max_bytes": 3000} if "max_bytes" in limits else {"max_messages": 20}
     async with consumer.consume(**options, expires=1) as messages:  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ async def test_pull_requests_stay_within_the_consumers_limits(
 async def test_stop_acknowledges_nothing_and_the_server_delivers_again(
     js: JetStream, stream: str
 ) -> None:
-    consumer = await js.create_consumer(stream, durable_name="d", ack_wait=1)
+    consumer = await js.stream(stream).create_consumer(durable_name="d", ack_wait=1)
     await fill(js, stream, 10)
     async with consumer.consume() as messages:
         await take(messages, 1)
@@ -335,7 +335,7 @@ async def test_consume_survives_a_server_restart(
 ) -> None:
     told: list[JetsparkError] = []
     monkeypatch.setattr(own.nc, "report", told.append)
-    consumer = await own.js.create_consumer("S", durable_name="c")
+    consumer = await own.js.stream("S").create_consumer(durable_name="c")
     async with consumer.consume(expires=2, heartbeat=1) as messages:
         await own.js.publish("s", b"0")
         assert (await messages.next(30)).data == b"0"
@@ -354,7 +354,9 @@ async def test_consume_survives_leader_changes(nats_cluster: Cluster, unique: Un
     async with connect(nats_cluster.urls) as nc:
         js = JetStream(nc, timeout=20)
         await js.create_stream(name=name, subjects=[name], num_replicas=3, storage="memory")
-        consumer = await js.create_consumer(name, durable_name="c", ack_wait=1, max_deliver=-1)
+        consumer = await js.stream(name).create_consumer(
+            durable_name="c", ack_wait=1, max_deliver=-1
+        )
         seen: set[int] = set()
         async with consumer.consume(max_messages=20, expires=1, heartbeat=0.5) as messages:
             for end in (30, 60, 90):
@@ -364,14 +366,14 @@ async def test_consume_survives_leader_changes(nats_cluster: Cluster, unique: Un
                     message = await messages.next(20)
                     seen.add(int(message.data))
                     await message.ack()
-                await js.consumer_leader_stepdown(name, "c")
+                await (await js.stream(name).consumer("c")).step_down_leader()
         assert messages.error is None
         await js.delete_stream(name)
 
 
 async def test_consume_started_during_an_outage_pulls_afterwards(own: Own) -> None:
     await own.js.publish("s", b"0")
-    consumer = await own.js.create_consumer("S", durable_name="c")
+    consumer = await own.js.stream("S").create_consumer(durable_name="c")
     await asyncio.to_thread(own.server.stop)
     await eventually(lambda: not own.nc.is_connected)
     async with consumer.consume() as messages:

@@ -29,23 +29,23 @@ async def counting(make_stream: MakeStream) -> str:
 async def test_a_counter_goes_up_and_down(js: JetStream, counting: str) -> None:
     hits = f"{counting}.hits"
     with pytest.raises(errors.MessageNotFoundError):
-        await js.get_counter(counting, hits)
+        await js.stream(counting).get_counter(hits)
     assert [await js.increment(hits, by) for by in (1, 10, -4, 0)] == [1, 11, 7, 7]
     assert await js.increment(hits) == 8
-    assert await js.get_counter(counting, hits) == Counter(hits, 8, 1, {}, 5)
+    assert await js.stream(counting).get_counter(hits) == Counter(hits, 8, 1, {}, 5)
     for _ in range(2):  # the same id is counted once
         assert await js.increment(hits, 5, headers={"K": "1"}, msg_id="m") == 13
     assert await js.increment(hits, 0) == 13
     huge = 7 * 10**400
     assert await js.increment(f"{counting}.a", huge) == huge
     assert await js.increment(f"{counting}.a", -(2**64)) == huge - 2**64
-    assert (await js.get_counter(counting, f"{counting}.a")).value == huge - 2**64
+    assert (await js.stream(counting).get_counter(f"{counting}.a")).value == huge - 2**64
 
 
 async def test_many_at_once_and_their_totals(js: JetStream, counting: str) -> None:
     totals = await asyncio.gather(*(js.increment(f"{counting}.{n % 3}") for n in range(30)))
     assert sorted(totals) == [n // 3 for n in range(3, 33)]
-    counters = await js.get_counters(counting, f"{counting}.*")
+    counters = await js.stream(counting).get_counters(f"{counting}.*")
     assert {one.subject: one.value for one in counters} == {f"{counting}.{n}": 10 for n in range(3)}
 
 
@@ -62,11 +62,11 @@ async def test_sources_contribute(js: JetStream, counting: str, make_stream: Mak
 
     async def is_there() -> bool:
         with suppress(errors.MessageNotFoundError):
-            return (await js.get_counter(total, transform["dest"])).value == 7
+            return (await js.stream(total).get_counter(transform["dest"])).value == 7
         return False
 
     await eventually(is_there)
-    counter = await js.get_counter(total, transform["dest"])
+    counter = await js.stream(total).get_counter(transform["dest"])
     assert counter.sources == {counting: {f"{counting}.eu": 3, f"{counting}.us": 4}}
 
 
@@ -77,7 +77,7 @@ async def test_counter_on_a_stream_without_counters_is_refused(js: JetStream, st
     for data, headers in ((b"x", None), (b"{}", {"Nats-Msg-Id": "1"}), (b'{"val":"x"}', None)):
         await js.publish(f"{stream}.a", data, headers=headers)
         with pytest.raises(errors.JetStreamError, match="is not a counter"):
-            await js.get_counter(stream, f"{stream}.a")
+            await js.stream(stream).get_counter(f"{stream}.a")
 
 
 async def test_an_ordinary_increment_raises(js: JetStream, ordinary: Ordinary) -> None:
@@ -93,7 +93,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
         with pytest.raises(errors.ConfigError, match=r"^by "):
             await js.increment("a", wrong)  # type: ignore[arg-type]
     with pytest.raises(errors.ConfigError):
-        await js.get_counter("S", "a.*")
+        await js.stream("S").get_counter("a.*")
     server_is("2.11.11")
     with pytest.raises(errors.UnsupportedByServerError):
         await js.increment("a")

@@ -14,7 +14,7 @@ from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import NameInUseError
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream.streams import differing
+from jetspark.jetstream.differences import differing
 from jetspark.server import NatsServer
 
 
@@ -35,8 +35,8 @@ async def test_of_a_stream_and_a_consumer(js: JetStream, make_stream: MakeStream
         "max_msgs is 7, and was not given): update it, or take another name."
     )
     assert error.differences == {"max_age": (90 * 10**9, 60 * 10**9), "max_msgs": (7, None)}
-    await js.create_consumer(name, name="w", ack_wait=5)
-    error = await refused(js.create_consumer(name, name="w", ack_wait=6))
+    await js.stream(name).create_consumer(name="w", ack_wait=5)
+    error = await refused(js.stream(name).create_consumer(name="w", ack_wait=6))
     assert str(error) == (
         f'Consumer "w" of stream "{name}" exists with another configuration '
         "(ack_wait is 0:00:05, not 0:00:06): update it, or bind to it as it is."
@@ -92,9 +92,9 @@ def test_a_moment_has_many_texts_and_another_text_is_no_difference(text: str) ->
 
 async def test_a_start_time_that_is_the_same_is_not_told(js: JetStream, stream: str) -> None:
     start = ConsumerConfig(durable_name="w", deliver_policy="by_start_time", opt_start_time=MOMENT)
-    await js.create_consumer(stream, start)
-    await js.create_consumer(stream, start, opt_start_time=ELSEWHERE)
-    error = await refused(js.create_consumer(stream, start, ack_wait=5))
+    await js.stream(stream).create_consumer(start)
+    await js.stream(stream).create_consumer(start, opt_start_time=ELSEWHERE)
+    error = await refused(js.stream(stream).create_consumer(start, ack_wait=5))
     assert error.differences == {"ack_wait": (30 * 10**9, 5 * 10**9)}
 
 
@@ -104,17 +104,17 @@ async def test_the_oldest_server_binds_to_what_is_the_same() -> None:
         async with connect(server.url) as nc:
             js = nc.jetstream()
             await js.create_stream(name="S", subjects=["s"])
-            await js.create_consumer("S", start)
-            same_start = await js.create_consumer("S", start, opt_start_time=ELSEWHERE)
+            await js.stream("S").create_consumer(start)
+            same_start = await js.stream("S").create_consumer(start, opt_start_time=ELSEWHERE)
             assert same_start.name == "w"
             later = MOMENT + timedelta(microseconds=1)
-            error = await refused(js.create_consumer("S", start, opt_start_time=later))
+            error = await refused(js.stream("S").create_consumer(start, opt_start_time=later))
             assert error.differences.keys() == {"opt_start_time"}
             # With the server's defaults, and none of what it has without them.
             defaults = {"ack_wait": 30 * 10**9, "max_deliver": -1, "replay_policy": "instant"}
-            await js.create_consumer("S", {"durable_name": "d", "ack_policy": "explicit"})
+            await js.stream("S").create_consumer({"durable_name": "d", "ack_policy": "explicit"})
             same = {"durable_name": "d", "ack_policy": "explicit", **defaults}
-            assert (await js.create_consumer("S", same)).name == "d"
-            await js.create_consumer("S", durable_name="e", description="d")
-            error = await refused(js.create_consumer("S", durable_name="e"))
+            assert (await js.stream("S").create_consumer(same)).name == "d"
+            await js.stream("S").create_consumer(durable_name="e", description="d")
+            error = await refused(js.stream("S").create_consumer(durable_name="e"))
             assert error.differences == {"description": ("d", None)}

@@ -201,8 +201,8 @@ async def see_configurations(walk: Walk, nc: Client, unique: Unique) -> None:
         body = {"stream_name": name, "config": {"ack_policy": "explicit"} | config}
         made = await call(nc, js_api.CONSUMER_CREATE, body, stream=name, consumer="c")
         walk.through(ConsumerInfo, made)
-        await js.delete_consumer(name, "c")
-    await js.update_stream(name=name, sealed=True)
+        await js.stream(name).delete_consumer("c")
+    await js.stream(name).update(sealed=True)
     await see_stream(walk, nc, name)
     await js.delete_stream(name)
     name = unique("S")  # of a stream just deleted, the folder may still be going
@@ -219,9 +219,9 @@ async def see_states(walk: Walk, nc: Client, name: str) -> None:
     await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     for _ in range(3):
         await js.publish(f"{name}.a", b"x", headers={"k": "v"})
-    await js.delete_msg(name, 2)
+    await js.stream(name).delete_msg(2)
     pinned = ConsumerConfig(name="c", priority_groups=["g"], priority_policy="pinned_client")
-    await js.create_consumer(name, pinned)
+    await js.stream(name).create_consumer(pinned)
     request = json.dumps({"batch": 1, "group": "g", "expires": 1_000_000_000}).encode()
     async with nc.subscribe(nc.new_inbox()) as inbox:
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.c", request, reply=inbox.subject)
@@ -230,7 +230,7 @@ async def see_states(walk: Walk, nc: Client, name: str) -> None:
     walk.through(ConsumerInfo, info)
     async with nc.subscribe(f"to.{name}"):
         await nc.flush()
-        await js.create_push_consumer(name, name="p", deliver_subject=f"to.{name}")
+        await js.stream(name).create_push_consumer(name="p", deliver_subject=f"to.{name}")
         walk.through(ConsumerInfo, await call(nc, js_api.CONSUMER_INFO, stream=name, consumer="p"))
     await see_stream(walk, nc, name)
     answer = await call(nc, js_api.MSG_GET, {"seq": 1}, stream=name)
@@ -261,9 +261,9 @@ async def see_replicas(walk: Walk, nc: Client, name: str) -> None:
     js = nc.jetstream()
     placement = {"cluster": "shared", "tags": []}
     await js.create_stream({"name": name, "subjects": [f"{name}.>"], "placement": placement})
-    await js.create_consumer(name, durable_name="c")
+    await js.stream(name).create_consumer(durable_name="c")
     await js.create_stream(name=f"{name}_M", mirror=Source(name=name))
-    await js.update_stream(name=name, num_replicas=3, retention="interest")
+    await js.stream(name).update(num_replicas=3, retention="interest")
 
     async def cluster() -> dict[str, Any]:
         found: dict[str, Any] = (await see_stream(walk, nc, name))["cluster"]

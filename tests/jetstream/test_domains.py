@@ -35,8 +35,8 @@ async def filled(js: JetStream, name: str, *tails: str, **options: Any) -> None:
 async def content(js: JetStream, name: str, messages: int) -> list[tuple[str, bytes]]:
     """Subject and payload of what a stream holds, once it has so many messages."""
     await holds(js, name, messages)
-    last = (await js.stream_info(name)).state.last_seq
-    stored = [await js.get_msg(name, seq) for seq in range(1, last + 1)]
+    last = (await js.stream(name).info()).state.last_seq
+    stored = [await js.stream(name).get(seq) for seq in range(1, last + 1)]
     return [(msg.subject, msg.data) for msg in stored]
 
 
@@ -52,10 +52,10 @@ async def test_one_connection_works_with_both_domains(on_leaf: Client, unique: U
     assert (await here.account_info()).domain == "leaf"
     assert (await hub.account_info()).domain == "hub"
     with pytest.raises(errors.StreamNotFoundError):
-        await here.stream_info(there)
-    assert (await hub.stream_info(there)).state.messages == 2
+        await here.stream(there).info()
+    assert (await hub.stream(there).info()).state.messages == 2
     assert (await hub.publish(f"{there}.c")).domain == "hub"
-    worker = await hub.create_consumer(there, durable_name="worker")
+    worker = await hub.stream(there).create_consumer(durable_name="worker")
     for msg in await worker.fetch(3, timeout=20):
         await msg.ack_sync()
     info = await worker.info()
@@ -110,11 +110,11 @@ async def test_create_changes_no_consumer_behind_a_domain(on_leaf: Client, uniqu
 
 async def creates_and_changes_no_consumer(hub: JetStream, name: str) -> None:
     await filled(hub, name)
-    await hub.create_consumer(name, durable_name="c", max_deliver=5)
+    await hub.stream(name).create_consumer(durable_name="c", max_deliver=5)
     with pytest.raises(errors.NameInUseError):
-        await hub.create_consumer(name, durable_name="c", max_deliver=6)
-    assert (await hub.consumer_info(name, "c")).config.max_deliver == 5
-    assert (await hub.create_consumer(name, durable_name="c", max_deliver=5)).name == "c"
+        await hub.stream(name).create_consumer(durable_name="c", max_deliver=6)
+    assert (await hub.stream(name).consumer("c")).cached_info.config.max_deliver == 5
+    assert (await hub.stream(name).create_consumer(durable_name="c", max_deliver=5)).name == "c"
 
 
 # -- mirrors and sources -------------------------------------------------------------------------
@@ -135,10 +135,10 @@ async def test_a_mirror_follows_a_stream_of_the_hub(
     js = on_leaf.jetstream()
     origin = Source(name=name, external=External.of_domain("hub"))
     made = await js.create_stream(name=mirror, mirror=origin, storage="memory")
-    assert made.config.mirror == origin
+    assert made.cached_info.config.mirror == origin
     await on_hub.jetstream().publish(f"{name}.c", b"c")
     assert await content(js, mirror, 3) == [(f"{name}.{t}", t.encode()) for t in "abc"]
-    state = (await js.stream_info(mirror)).mirror
+    state = (await js.stream(mirror).info()).mirror
     assert state is not None
     assert (state.name, state.lag, state.error) == (name, 0, None)
     assert state.external == External.of_domain("hub")
@@ -164,7 +164,7 @@ async def test_stream_on_the_leaf_sources_two_streams_of_the_hub(
         (f"{second}.b1", b"b1"),
         (f"{second}.b2", b"b2"),
     ]
-    states = {state.name: state for state in (await js.stream_info(both)).sources}
+    states = {state.name: state for state in (await js.stream(both).info()).sources}
     assert states[first].filter_subject in (f"{first}.*", None)  # servers before 2.10 keep silent
     assert states[second].external == hub
 
@@ -183,7 +183,7 @@ async def test_sources_transform_subjects(
     js = on_leaf.jetstream()
     await js.create_stream(name=aggregate, sources=[origin], storage="memory")
     assert await content(js, aggregate, 2) == [("foo2.1", b"foo.1"), ("bar2.2", b"bar.2")]
-    (state,) = (await js.stream_info(aggregate)).sources
+    (state,) = (await js.stream(aggregate).info()).sources
     assert state.subject_transforms == transforms
 
 
@@ -222,8 +222,8 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
         await filled(hub.jetstream(), "ORDERS", "a", "b")
         js, imported = shop.jetstream(), shop.jetstream(api_prefix="hub.api")
         with pytest.raises(errors.StreamNotFoundError):
-            await js.stream_info("ORDERS")
-        assert (await imported.stream_info("ORDERS")).state.messages == 2
+            await js.stream("ORDERS").info()
+        assert (await imported.stream("ORDERS").info()).state.messages == 2
 
         origin = Source(name="ORDERS", external=External(api="hub.api", deliver="deliver.shop"))
         await js.create_stream(name="MIRROR", mirror=origin)
@@ -231,7 +231,7 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
         for copy in ("MIRROR", "AGGREGATE"):
             assert await content(js, copy, 2) == [("ORDERS.a", b"a"), ("ORDERS.b", b"b")]
 
-        worker = await imported.create_consumer("ORDERS", name="worker")
+        worker = await imported.stream("ORDERS").create_consumer(name="worker")
         for msg in await worker.fetch(2, timeout=20):
             await msg.ack_sync()
         assert (await worker.info()).ack_floor.stream_seq == 2
@@ -246,11 +246,11 @@ async def test_an_import_with_one_answer_to_a_request_is_told(make_server: MakeS
     ):
         await filled(hub.jetstream(), "ORDERS", "a", "b", "c")
         imported = shop.jetstream(api_prefix="hub.api")
-        consumer = await imported.create_consumer("ORDERS", name="worker")
+        consumer = await imported.stream("ORDERS").create_consumer(name="worker")
         fetched = await consumer.fetch(3, timeout=0.5)
         assert len(fetched) == 1
         assert "response_type: stream" in str(fetched.error)
-        async with imported.ordered("ORDERS", heartbeat=0.5) as messages:
+        async with imported.stream("ORDERS").ordered(heartbeat=0.5) as messages:
             assert [(await messages.next(20)).seq for _ in range(2)] == [1, 2]
         assert "response_type: stream" in str(await asyncio.wait_for(told.get(), 20))
 
@@ -275,7 +275,7 @@ async def test_stored_messages_are_republished(
     name = unique("S")
     again = Republish(src=f"{name}.>", dest=f"again.{name}.>", headers_only=headers_only)
     await filled(js, name, republish=again)
-    assert (await js.stream_info(name)).config.republish is not None
+    assert (await js.stream(name).info()).config.republish is not None
     async with nc.subscribe(f"again.{name}.>") as sub:
         await nc.flush()
         ack = await js.publish(f"{name}.a", b"payload", headers={"k": "v"})

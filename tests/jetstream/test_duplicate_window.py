@@ -49,7 +49,7 @@ async def test_a_message_is_not_sent_again_once_its_id_may_be_forgotten(
             failed = await published(far, name, options, between)
         else:
             failed = await asyncio.to_thread(published_blocking, name, options, between)
-    assert (await js.stream_info(name)).state.messages == 20
+    assert (await js.stream(name).info()).state.messages == 20
     error = failed[0].error
     assert isinstance(error, MayBeStoredError)
     assert (error.subject, error.msg_id, error.stream) == (f"{name}.a", "0", name)
@@ -88,7 +88,7 @@ async def test_within_the_window_it_is_sent_again_and_stored_once(
                 await publisher.send(f"{stream}.a", msg_id=str(number))
             await asyncio.sleep(1)
             between.seconds = 0
-    assert (await js.stream_info(stream)).state.messages == 20
+    assert (await js.stream(stream).info()).state.messages == 20
     assert publisher.acked == 20
 
 
@@ -101,10 +101,10 @@ async def test_a_window_that_was_made_smaller_counts(
                 await publisher.send(f"{stream}.a", msg_id="first")
                 await publisher.flush()
                 between.seconds = 2.5
-                await js.update_stream(name=stream, duplicate_window=1)
+                await js.stream(stream).update(duplicate_window=1)
                 await publisher.send(f"{stream}.a", msg_id="second")
     assert [type(one.error) for one in raised.value.failures] == [MayBeStoredError]
-    assert (await js.stream_info(stream)).state.messages == 2
+    assert (await js.stream(stream).info()).state.messages == 2
 
 
 async def test_without_the_window_it_is_not_sent_again_unless_it_is_given(

@@ -68,7 +68,7 @@ async def test_events_of_a_stream_made_updated_and_deleted(js: JetStream, unique
     name = unique("S")
     async with js.events(kinds=["stream_action"], stream=name) as events:
         await js.create_stream(name=name, subjects=[name])
-        await js.update_stream(name=name, description="changed")
+        await js.stream(name).update(description="changed")
         await js.delete_stream(name)
         said = [await told(events, documents.StreamActionEvent) for _ in range(3)]
     assert [event.action for event in said] == ["create", "modify", "delete"]
@@ -77,8 +77,8 @@ async def test_events_of_a_stream_made_updated_and_deleted(js: JetStream, unique
 
 async def test_events_of_a_consumer_created_and_deleted(js: JetStream, stream: str) -> None:
     async with js.events(kinds=["consumer_action"], stream=stream, consumer="c") as events:
-        await js.create_consumer(stream, name="other", durable_name="other")
-        consumer = await js.create_consumer(stream, name="c", durable_name="c")
+        await js.stream(stream).create_consumer(name="other", durable_name="other")
+        consumer = await js.stream(stream).create_consumer(name="c", durable_name="c")
         await consumer.delete()
         said = [await told(events, documents.ConsumerActionEvent) for _ in range(2)]
     assert [(event.consumer, event.action) for event in said] == [("c", "create"), ("c", "delete")]
@@ -87,8 +87,8 @@ async def test_events_of_a_consumer_created_and_deleted(js: JetStream, stream: s
 async def test_events_of_acks_naks_and_terminated_messages(js: JetStream, stream: str) -> None:
     for number in range(4):
         await js.publish(f"{stream}.{number}")
-    consumer = await js.create_consumer(
-        stream, durable_name="c", sample_freq="100%", max_deliver=2, ack_wait=60
+    consumer = await js.stream(stream).create_consumer(
+        durable_name="c", sample_freq="100%", max_deliver=2, ack_wait=60
     )
     async with js.events(
         kinds=["consumer_ack", "nak", "terminated", "max_deliver"], stream=stream
@@ -116,7 +116,7 @@ async def test_events_of_a_consumer_paused_and_resumed(
     js: JetStream, nc: Client, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await js.create_consumer(stream, durable_name="c")
+    await js.stream(stream).create_consumer(durable_name="c")
     async with js.events(kinds=[EventKind.CONSUMER_PAUSE], stream=stream) as events:
         until = datetime.now(UTC) + timedelta(hours=1)
         pause = {"pause_until": until.isoformat()}
@@ -132,8 +132,8 @@ async def test_events_of_a_client_pinned_and_unpinned(
     js: JetStream, nc: Client, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await js.create_consumer(
-        stream, durable_name="c", priority_groups=["g"], priority_policy="pinned_client"
+    await js.stream(stream).create_consumer(
+        durable_name="c", priority_groups=["g"], priority_policy="pinned_client"
     )
     await js.publish(f"{stream}.1")
     inbox = nc.new_inbox()
@@ -191,12 +191,12 @@ async def test_api_audits_have_the_whole_request_and_answer(
 ) -> None:
     async with js.events(kinds=["api_audit"], stream=stream) as events:
         await js.stream_names().all()  # about no stream
-        await js.stream_info(stream, deleted_details=True)
+        await js.stream(stream).info(deleted_details=True)
         info = await told(events, documents.ApiAuditEvent)
         with pytest.raises(errors.JetsparkError):
-            await js.consumer_info(stream, "absent")
+            await js.stream(stream).consumer("absent")
         failed = await told(events, documents.ApiAuditEvent)
-        await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a.b")
+        await js.stream(stream).create_consumer(name="c", filter_subject=f"{stream}.a.b")
         # For a server before 2.10 it is looked first whether the consumer is there.
         while (made := await told(events, documents.ApiAuditEvent)).error is not None:
             assert made.consumer == "c"
@@ -272,7 +272,7 @@ async def test_events_of_leaders_and_removed_servers(
         await js.create_stream(name="S", subjects=["s"], num_replicas=3)
         stream = await told(of_stream, documents.StreamLeaderElectedEvent)
         same = await told(of_system, documents.StreamLeaderElectedEvent)
-        await js.create_consumer("S", durable_name="c")
+        await js.stream("S").create_consumer(durable_name="c")
         consumer = await told(of_consumer, documents.ConsumerLeaderElectedEvent)
         await api(system, "META.LEADER.STEPDOWN")
         domain = await told(of_domain, documents.DomainLeaderElectedEvent)

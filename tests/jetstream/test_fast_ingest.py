@@ -34,13 +34,13 @@ def _batches(needs_server: NeedsServer) -> None:
 @pytest.fixture
 async def fast(js: JetStream, stream: str) -> str:
     """A stream that takes fast-ingest batches."""
-    await js.update_stream(name=stream, allow_batched=True)
+    await js.stream(stream).update(allow_batched=True)
     return stream
 
 
 async def payloads(js: JetStream, stream: str) -> list[bytes]:
-    consumer = await js.create_consumer(stream, ack_policy="none")
-    count = (await js.stream_info(stream)).state.messages
+    consumer = await js.stream(stream).create_consumer(ack_policy="none")
+    count = (await js.stream(stream).info()).state.messages
     return [msg.data for msg in await consumer.fetch(count, timeout=10)]
 
 
@@ -95,7 +95,7 @@ async def test_many_publishers_slow_down_for_each_other(js: JetStream, fast: str
         return ingest.acked
 
     assert await asyncio.gather(*(ingest() for _ in range(20))) == [500] * 20
-    assert (await js.stream_info(fast)).state.messages == 10_000
+    assert (await js.stream(fast).info()).state.messages == 10_000
 
 
 async def test_one_message_and_none(js: JetStream, fast: str) -> None:
@@ -161,7 +161,7 @@ async def test_ingest_reports_a_failed_expectation(js: JetStream, fast: str, gap
 
 @BOTH
 async def test_ingest_reports_what_the_stream_refuses(js: JetStream, fast: str, gaps: Gaps) -> None:
-    await js.update_stream(name=fast, max_msg_size=100)
+    await js.stream(fast).update(max_msg_size=100)
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
             await ingest.add(f"{fast}.{number}", b"x" * (200 if number in (5, 19) else 1))
@@ -175,7 +175,7 @@ async def test_ingest_reports_what_the_stream_refuses(js: JetStream, fast: str, 
 
 
 async def test_a_window_of_refusals_does_not_stall(js: JetStream, fast: str) -> None:
-    await js.update_stream(name=fast, max_msg_size=100)
+    await js.stream(fast).update(max_msg_size=100)
     async with js.fast_ingest(gaps="ok", ack_every=10) as ingest:
         for number in range(200):
             expected = None if number in (0, 199) else 5000
@@ -191,7 +191,7 @@ async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps)
         for number in range(100):
             await ingest.add(f"{fast}.a", msg_id=str(number // 50))
     assert ingest.acked == 100
-    assert (await js.stream_info(fast)).state.messages == 2
+    assert (await js.stream(fast).info()).state.messages == 2
 
 
 @BOTH
@@ -234,7 +234,7 @@ async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
         await eventually(lambda: nc.stats.in_msgs > told)
         await js.create_stream(name=name, subjects=[name], allow_batched=True)
         await more
-    stored = await js.get_msg(name, 1)
+    stored = await js.stream(name).get(1)
     assert stored.headers is not None
     assert (stored.data, stored.headers["a"]) == (b"0", "b")
     assert (ingest.acked, ingest.failed) == (2 if waiting == "for space" else 1, [])
@@ -295,7 +295,7 @@ async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
 
 @BOTH
 async def test_after_kill_9_every_message_is_stored_or_reported(own: Own, gaps: Gaps) -> None:
-    await own.js.update_stream(name="S", allow_batched=True)
+    await own.js.stream("S").update(allow_batched=True)
     with pytest.raises(errors.JetStreamError):
         async with own.nc.jetstream().fast_ingest(gaps=gaps) as ingest:
             for number in range(1_000_000):
@@ -330,7 +330,7 @@ async def test_fast_ingest_over_a_leader_change_reports_every_loss(
                 for number in range(5000):
                     await ingest.add(name, b"%d" % number)
                     if number == 1000:
-                        changing = asyncio.create_task(js.stream_leader_stepdown(name))
+                        changing = asyncio.create_task(js.stream(name).step_down_leader())
         except errors.JetStreamError:  # with gaps="fail" it may end there
             pass
         assert changing is not None, ingest.failed
@@ -347,7 +347,7 @@ async def test_fast_ingest_over_a_leader_change_reports_every_loss(
 
 
 async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(own: Own) -> None:
-    await own.js.update_stream(name="S", allow_batched=True)
+    await own.js.stream("S").update(allow_batched=True)
     async with own.nc.jetstream(timeout=60).fast_ingest(ack_every=1) as ingest:
         for _ in range(3):
             await ingest.add("s")

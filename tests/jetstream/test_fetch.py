@@ -57,7 +57,7 @@ async def test_fetch_gives_a_partial_batch_at_the_timeout(
 
 async def test_fetch_without_timeout_respects_max_ack_pending(js: JetStream, stream: str) -> None:
     await fill(js, stream, 20)  # first: a consumer hears of a message a moment after its ack
-    consumer = await js.create_consumer(stream, durable_name="d", max_ack_pending=10)
+    consumer = await js.stream(stream).create_consumer(durable_name="d", max_ack_pending=10)
     assert len(await consumer.fetch(6)) == 6
     assert len(await consumer.fetch(6)) == 4
     assert await consumer.fetch(6) == []
@@ -102,7 +102,7 @@ async def test_fetch_gives_messages_and_the_error_when_the_consumer_is_deleted(
 
 
 async def test_fetching_more_than_a_consumer_allows_raises(js: JetStream, stream: str) -> None:
-    consumer = await js.create_consumer(stream, durable_name="d", max_batch=5)
+    consumer = await js.stream(stream).create_consumer(durable_name="d", max_batch=5)
     with pytest.raises(errors.PullError, match="MaxRequestBatch"):
         await consumer.fetch(6, timeout=20)
 
@@ -158,7 +158,7 @@ async def test_what_is_on_its_way_to_a_cancelled_fetch_goes_back_at_once(
         FrameProxy(shared_server.port) as proxy,
         connect(f"nats://127.0.0.1:{proxy.port}") as other,
     ):
-        far = await other.jetstream().consumer(stream, consumer.name)
+        far = await other.jetstream().stream(stream).consumer(consumer.name)
         waiting = asyncio.create_task(far.fetch(10, timeout=60))
         await waits(consumer)
         fault = proxy.arm(1, "stalled", delay=0.5)
@@ -193,7 +193,7 @@ async def test_every_end_of_a_fetch_leaves_nothing_behind(
 
 async def test_a_shutdown_of_the_server_ends_a_fetch_that_has_messages(own: Own) -> None:
     await own.js.publish("s", b"0")
-    consumer = await own.js.create_consumer("S", durable_name="c")
+    consumer = await own.js.stream("S").create_consumer(durable_name="c")
     waiting = asyncio.create_task(consumer.fetch(3, timeout=30))
     await waits(consumer)
     await asyncio.to_thread(own.server.stop)
@@ -206,7 +206,7 @@ async def test_a_shutdown_of_the_server_ends_a_fetch_that_has_messages(own: Own)
 async def test_a_fetch_survives_a_server_restart(own: Own, how: str, before: int) -> None:
     for number in range(before):
         await own.js.publish("s", b"%d" % number)
-    consumer = await own.js.create_consumer("S", durable_name="c")
+    consumer = await own.js.stream("S").create_consumer(durable_name="c")
     waiting = asyncio.create_task(consumer.fetch(3, timeout=30, heartbeat=0.5))
     await waits(consumer)
     await asyncio.to_thread(getattr(own.server, how))
@@ -227,7 +227,7 @@ async def test_a_fetch_survives_a_server_restart(own: Own, how: str, before: int
 
 async def test_a_fetch_in_an_outage_times_out_or_is_requested_afterwards(own: Own) -> None:
     await own.js.publish("s", b"0")
-    consumer = await own.js.create_consumer("S", durable_name="c")
+    consumer = await own.js.stream("S").create_consumer(durable_name="c")
     await asyncio.to_thread(own.server.stop)
     with pytest.raises(errors.RequestTimeoutError):
         await consumer.fetch(1, timeout=0.2)
@@ -398,14 +398,14 @@ async def test_readers_use_the_inbox_prefix(
 
         monkeypatch.setattr(nc, "listen", watched)
         js = JetStream(nc)
-        consumer = await js.create_consumer(stream, name="c")
+        consumer = await js.stream(stream).create_consumer(name="c")
         await fill(js, stream, 2)
         assert len(await consumer.fetch(1, timeout=5)) == 1
         async with consumer.consume() as messages:
             await messages.next(20)
-        async with js.ordered(stream) as ordered:
+        async with js.stream(stream).ordered() as ordered:
             await ordered.next(20)
-            await js.delete_consumer(stream, ordered.name)
+            await js.stream(stream).delete_consumer(ordered.name)
             await fill(js, stream, 1)
             assert [(await ordered.next(20)).seq for _ in range(2)] == [2, 3]
     assert len(subjects) >= 4
@@ -417,7 +417,7 @@ async def test_a_server_that_shuts_down_for_good_ends_a_fetch(make_server: MakeS
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=2) as nc:
         js = JetStream(nc)
         await js.create_stream(name="S", subjects=["s"])
-        consumer = await js.create_consumer("S", name="c")
+        consumer = await js.stream("S").create_consumer(name="c")
         fetching = asyncio.create_task(consumer.fetch(10, timeout=60))
         await waits(consumer)
         await asyncio.to_thread(server.stop)

@@ -67,9 +67,11 @@ async def test_an_ordered_consumer_reads_a_lost_delivery_again_even_the_last(
 ) -> None:
     await fill_thirds(js, stream, 12)
     fault = proxy.arm(lost, wanted=is_delivery)
-    async with far.jetstream().ordered(
-        stream, subjects=f"{stream}.1", start_seq=2, heartbeat=BEAT
-    ) as messages:
+    async with (
+        far.jetstream()
+        .stream(stream)
+        .ordered(subjects=f"{stream}.1", start_seq=2, heartbeat=BEAT) as messages
+    ):
         start = time.monotonic()
         assert [(await messages.next(60)).seq for _ in range(3)] == [4, 7, 10]
         assert time.monotonic() - start < 2 * BEAT + SLACK
@@ -85,7 +87,7 @@ async def test_a_lost_last_delivery_of_a_request_is_noticed_by_silence(
 ) -> None:
     await publish_three(js, stream)
     proxy.arm(3, wanted=is_delivery)
-    async with far.jetstream().ordered(stream, heartbeat=BEAT, max_messages=1) as messages:
+    async with far.jetstream().stream(stream).ordered(heartbeat=BEAT, max_messages=1) as messages:
         start = time.monotonic()
         assert [(await messages.next(60)).data for _ in range(3)] == [b"1", b"2", b"3"]
         assert time.monotonic() - start < 2.25 * BEAT + SLACK
@@ -95,7 +97,7 @@ async def test_a_lost_last_delivery_of_a_request_is_noticed_by_silence(
 async def test_consume_goes_on_when_the_last_status_of_a_request_is_lost(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client
 ) -> None:
-    consumer = await far.jetstream().create_consumer(stream, name="c")
+    consumer = await far.jetstream().stream(stream).create_consumer(name="c")
     fault = proxy.arm(1, wanted=is_request_timeout)
     async with consumer.consume(expires=1, heartbeat=BEAT, max_messages=1) as messages:
         await eventually(lambda: fault.hit is not None)
@@ -116,7 +118,7 @@ async def test_consume_reports_a_lost_delivery(
     ack_policy: str,
     lost: int,
 ) -> None:
-    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy=ack_policy)
+    consumer = await far.jetstream().stream(stream).create_consumer(name="c", ack_policy=ack_policy)
     proxy.arm(lost, wanted=is_delivery)
     async with consumer.consume(heartbeat=BEAT) as messages:
         start = time.monotonic()
@@ -133,8 +135,8 @@ async def test_consume_reports_a_lost_delivery(
 async def test_consume_reports_no_deliveries_that_other_clients_got(
     js: JetStream, stream: str, nc: Client, far: Client, reported: Reported
 ) -> None:
-    await js.create_consumer(stream, name="c", ack_policy="none")
-    clients = [await client.jetstream().consumer(stream, "c") for client in (nc, far)]
+    await js.stream(stream).create_consumer(name="c", ack_policy="none")
+    clients = [await client.jetstream().stream(stream).consumer("c") for client in (nc, far)]
     got = 0
 
     def count(_: object) -> None:
@@ -155,7 +157,7 @@ async def test_consume_reports_no_deliveries_that_other_clients_got(
 async def test_an_abandoned_pull_request_does_not_count_as_another_client(
     js: JetStream, stream: str, nc: Client, proxy: FrameProxy, far: Client, reported: Reported
 ) -> None:
-    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy="none")
+    consumer = await far.jetstream().stream(stream).create_consumer(name="c", ack_policy="none")
     async with consumer.consume(heartbeat=BEAT) as messages:
         await js.publish(f"{stream}.a", b"0")
         await messages.next(60)
@@ -177,7 +179,7 @@ async def test_a_fetch_reports_a_lost_delivery(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int, batch: int
 ) -> None:
     await publish_three(js, stream)
-    consumer = await far.jetstream().create_consumer(stream, name="c")
+    consumer = await far.jetstream().stream(stream).create_consumer(name="c")
     proxy.arm(lost, wanted=is_delivery)
     got = await consumer.fetch(batch, timeout=1)
     assert [msg.data for msg in got] == [b"%d" % number for number in (1, 2, 3) if number != lost]
@@ -193,8 +195,8 @@ async def test_a_fetch_reports_a_lost_delivery(
 async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: Reported
 ) -> None:
-    one = await js.create_consumer(stream, name="c", ack_policy="none")
-    other = await far.jetstream().consumer(stream, "c")
+    one = await js.stream(stream).create_consumer(name="c", ack_policy="none")
+    other = await far.jetstream().stream(stream).consumer("c")
     for _ in range(3):
         await publish_three(js, stream)
         assert [(await by.next(20)).data for by in (one, other, one)] == [b"1", b"2", b"3"]
@@ -211,7 +213,7 @@ async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
 
 
 async def test_fetches_that_share_a_consumer_report_nothing(js: JetStream, stream: str) -> None:
-    consumer = await js.create_consumer(stream, name="c", ack_policy="none")
+    consumer = await js.stream(stream).create_consumer(name="c", ack_policy="none")
     one, other = (asyncio.create_task(consumer.fetch(9, timeout=3)) for _ in range(2))
     await waits(consumer, 2)
     for number in range(6):  # in turns, so that each has gaps
@@ -226,8 +228,10 @@ async def test_a_push_consumer_reports_a_lost_delivery(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: Reported, lost: int
 ) -> None:
     options: dict[str, Any] = {"idle_heartbeat": timedelta(seconds=BEAT), "ack_policy": "none"}
-    consumer = await far.jetstream().create_push_consumer(
-        stream, deliver_subject=far.new_inbox(), **options
+    consumer = (
+        await far.jetstream()
+        .stream(stream)
+        .create_push_consumer(deliver_subject=far.new_inbox(), **options)
     )
     proxy.arm(lost, wanted=is_delivery)
     got: list[bytes] = []
@@ -244,18 +248,18 @@ async def test_a_batch_of_direct_gets_is_complete_whatever_is_lost(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, needs_server: NeedsServer, lost: int
 ) -> None:
     needs_server("2.11")
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     await publish_three(js, stream)
     near = far.jetstream(timeout=1)
-    assert (await near.get_msg(stream, 1)).data == b"1"  # it knows about direct gets now
+    assert (await near.stream(stream).get(1)).data == b"1"  # it knows about direct gets now
 
     def of_batch(frame: bytes) -> bool:
         return b"Nats-Num-Pending" in frame
 
     proxy.arm(lost, wanted=of_batch)
-    assert [msg.seq async for msg in near.get_msgs(stream, 1)] == [1, 2, 3]
+    assert [msg.seq async for msg in near.stream(stream).get_many(1)] == [1, 2, 3]
     fault = proxy.arm(min(lost, 2), wanted=of_batch)
-    assert [msg.seq async for msg in near.get_last_msgs(stream, f"{stream}.>")] == [3]
+    assert [msg.seq async for msg in near.stream(stream).get_last(f"{stream}.>")] == [3]
     assert fault.hit is not None
 
 
@@ -269,11 +273,11 @@ async def test_an_ordered_consumer_whose_creation_was_not_answered_is_deleted(
     await publish_three(js, stream)
     fault = proxy.arm(1, wanted=is_created)
     with pytest.raises(errors.RequestTimeoutError):
-        async with far.jetstream(timeout=0.5).ordered(stream):
+        async with far.jetstream(timeout=0.5).stream(stream).ordered():
             pass
     assert fault.hit is not None
     await has_consumers(js, stream)
-    async with far.jetstream(timeout=0.5).ordered(stream) as messages:
+    async with far.jetstream(timeout=0.5).stream(stream).ordered() as messages:
         assert (await messages.next(60)).data == b"1"
         fault = proxy.arm(1, wanted=is_created)
         await far.force_reconnect()
@@ -289,7 +293,7 @@ async def test_stopping_while_the_consumer_is_created_leaves_none(
 ) -> None:
     await publish_three(js, stream)
     fault = proxy.arm(1, wanted=is_created)
-    messages = far.jetstream().ordered(stream)
+    messages = far.jetstream().stream(stream).ordered()
     taking = asyncio.create_task(messages.next())
     await eventually(lambda: fault.hit is not None)
     messages.stop()

@@ -39,7 +39,7 @@ async def test_streams_of_ours_are_read_by_javascript_and_made_again(
     for case in known_here(STREAMS, js):
         name = unique("S")
         config = stream_config(case, name)
-        made = (await js.create_stream(config)).config
+        made = (await js.create_stream(config)).cached_info.config
         assert differs(made, {n: getattr(config, n) for n in field_names(StreamConfig)}) == set()
         info = (await js_peer.run("stream_info", name=name))["info"]
         theirs = from_wire(StreamInfo, info).config
@@ -48,7 +48,7 @@ async def test_streams_of_ours_are_read_by_javascript_and_made_again(
 
         # And back: JavaScript makes the same stream from what it read.
         await js_peer.run("stream_add", config=plain(theirs))
-        again = (await js.stream_info(name)).config
+        again = (await js.stream(name).info()).config
         assert plain(again) == plain(made), case
         assert again.extra == {}
         await js.delete_stream(name)
@@ -60,16 +60,19 @@ async def test_consumers_of_ours_are_read_by_javascript_and_made_again(
 ) -> None:
     for case in known_here(CONSUMERS, js):
         options = consumer_config(case, stream)
-        make = js.create_push_consumer if "deliver_subject" in options else js.create_consumer
-        made = (await make(stream, **options)).cached_info.config
+        handle = js.stream(stream)
+        is_push = "deliver_subject" in options
+        make = handle.create_push_consumer if is_push else handle.create_consumer
+        made = (await make(**options)).cached_info.config
         assert differs(made, options) == set(), case
         info = (await js_peer.run("consumer_info", stream=stream, name="c"))["info"]
         theirs = from_wire(ConsumerInfo, info).config
         assert theirs == made, case
-        await js.delete_consumer(stream, "c")
+        await js.stream(stream).delete_consumer("c")
 
         await js_peer.run("consumer_add", stream=stream, config=plain(theirs))
-        again = (await js.consumer_info(stream, "c")).config
+        bind = handle.push_consumer if is_push else handle.consumer
+        again = (await bind("c")).cached_info.config
         assert plain(again) == plain(made), case
         assert again.extra == {}
-        await js.delete_consumer(stream, "c")
+        await js.stream(stream).delete_consumer("c")

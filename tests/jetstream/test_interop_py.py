@@ -89,7 +89,7 @@ async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
     needs_server(STREAMS[case])
     name = unique("S")
     config = stream_config(case, name)
-    made = (await js.create_stream(config)).config
+    made = (await js.create_stream(config)).cached_info.config
     assert differs(made, {n: getattr(config, n) for n in field_names(StreamConfig)}) == set()
     theirs = (await peer.stream_info(name)).config
     agree(made, theirs)
@@ -97,7 +97,7 @@ async def test_a_stream_of_ours_is_read_by_the_peer_and_made_again(
 
     # And back: the peer makes the same stream from what it read.
     await peer.add_stream(theirs)
-    again = (await js.stream_info(name)).config
+    again = (await js.stream(name).info()).config
     agree(again, theirs)
     assert known(again, theirs) == known(made, theirs)
     assert again.extra == {}
@@ -110,16 +110,19 @@ async def test_a_consumer_of_ours_is_read_by_the_peer_and_made_again(
 ) -> None:
     needs_server(CONSUMERS[case])
     options = consumer_config(case, stream)
-    make = js.create_push_consumer if "deliver_subject" in options else js.create_consumer
-    made = (await make(stream, **options)).cached_info.config
+    handle = js.stream(stream)
+    is_push = "deliver_subject" in options
+    make = handle.create_push_consumer if is_push else handle.create_consumer
+    made = (await make(**options)).cached_info.config
     assert differs(made, options) == set()
     theirs = (await peer.consumer_info(stream, "c")).config
     agree(made, theirs)
-    await js.delete_consumer(stream, "c")
+    await js.stream(stream).delete_consumer("c")
 
     if theirs.pause_until is None:  # nats-py sends only times of its own making
         await peer.add_consumer(stream, theirs)
-        again = (await js.consumer_info(stream, "c")).config
+        bind = handle.push_consumer if is_push else handle.consumer
+        again = (await bind("c")).cached_info.config
         assert known(again, theirs) == known(made, theirs)
         assert again.extra == {}
 
@@ -128,7 +131,7 @@ async def test_priorities_are_read(js: JetStream, stream: str, needs_server: Nee
     needs_server("2.11")
     options = consumer_config("pinned", stream) | consumer_config("limits of pulls", stream)
     config = ConsumerConfig(**options)
-    info = (await js.create_consumer(stream, config)).cached_info
+    info = (await js.stream(stream).create_consumer(config)).cached_info
     assert {name: to_wire(info.config)[name] for name in to_wire(config)} == to_wire(config)
     assert [state.group for state in info.priority_groups] == ["g"]
     assert info.extra == info.config.extra == {}
@@ -142,8 +145,8 @@ async def test_placement_is_read_back(make_cluster: Callable[..., Cluster], tmp_
         js = JetStream(nc)
         placement = Placement(cluster="C1", tags=["ssd", "eu"])
         info = await js.create_stream(name="S", subjects=["s"], num_replicas=3, placement=placement)
-        assert info.config.placement == placement
-        found = (await js.stream_info("S")).cluster
+        assert info.cached_info.config.placement == placement
+        found = (await js.stream("S").info()).cluster
         assert found is not None
         assert (found.name, len(found.replicas), found.extra) == ("C1", 2, {})
         assert all(peer.extra == {} and peer.active is not None for peer in found.replicas)
@@ -155,7 +158,7 @@ async def test_placement_is_read_back(make_cluster: Callable[..., Cluster], tmp_
 async def test_messages_cross_between_both(js: JetStream, peer: Any, stream: str) -> None:
     await js.publish(f"{stream}.a", b"ours", headers={"K": "v"})
     await peer.publish(f"{stream}.a", b"theirs", headers={"K": "w"})
-    consumer = await js.create_consumer(stream, durable_name="c")
+    consumer = await js.stream(stream).create_consumer(durable_name="c")
     mine = await consumer.fetch(2)
     wanted = [(b"ours", "v"), (b"theirs", "w")]
     assert [(msg.data, msg.headers and msg.headers["K"]) for msg in mine] == wanted

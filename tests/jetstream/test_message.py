@@ -18,7 +18,7 @@ from jetspark.wire.kernel import MessageFrame
 @pytest.fixture
 async def consumer(js: JetStream, stream: str) -> PullConsumer:
     await js.publish(f"{stream}.a", b"hello")
-    return await js.create_consumer(stream, durable_name="c", ack_wait=1)
+    return await js.stream(stream).create_consumer(durable_name="c", ack_wait=1)
 
 
 async def nothing_unacked(consumer: PullConsumer) -> bool:

@@ -31,7 +31,7 @@ async def read(messages: OrderedMessages, count: int, within: float = 15) -> lis
 async def test_a_stream_is_read_in_order_from_start_to_end(js: JetStream, stream: str) -> None:
     await fill_thirds(js, stream, 5000)
     expected = 1
-    async for msg in js.ordered(stream):
+    async for msg in js.stream(stream).ordered():
         assert (msg.seq, msg.data) == (expected, b"%d" % expected)
         expected += 1
         if msg.metadata.pending == 0:
@@ -41,7 +41,7 @@ async def test_a_stream_is_read_in_order_from_start_to_end(js: JetStream, stream
 
 async def test_an_ordered_consumer_gets_later_messages_too(js: JetStream, stream: str) -> None:
     await fill_thirds(js, stream, 3)
-    async with js.ordered(stream) as messages:
+    async with js.stream(stream).ordered() as messages:
         assert await read(messages, 3) == [1, 2, 3]
         with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.01)
@@ -66,19 +66,19 @@ async def test_an_ordered_consumer_reads_parts_of_a_stream(
     await fill_thirds(js, stream, 30)
 
     async def first(count: int, **options: Any) -> list[int]:
-        async with js.ordered(stream, **options) as messages:
+        async with js.stream(stream).ordered(**options) as messages:
             return await read(messages, count)
 
     assert await first(3, subjects=f"{stream}.1") == [1, 4, 7]
     assert await first(3, subjects=[f"{stream}.*"], start_seq=20) == [20, 21, 22]
-    tenth = await js.get_msg(stream, 10)
+    tenth = await js.stream(stream).get(10)
     assert await first(2, start_time=tenth.time) == [10, 11]
     assert await first(1, deliver_policy="last") == [30]
     assert await first(3, deliver_policy="last_per_subject") == [28, 29, 30]
     assert await first(1, deliver_policy="last_per_subject", subjects=f"{stream}.1") == [28]
     for limits in ({"max_messages": 1}, {"max_messages": 3}, {"max_bytes": 500}):
         assert await first(30, **limits) == list(range(1, 31))
-    async with js.ordered(stream, headers_only=True) as messages:
+    async with js.stream(stream).ordered(headers_only=True) as messages:
         msg = await messages.next(30)
         assert msg.headers is not None
         assert (msg.data, msg.headers["Nats-Msg-Size"]) == (b"", "1")
@@ -90,16 +90,16 @@ async def test_ordered_consumer_with_deliver_new_skips_old_and_misses_no_new_mes
     js: JetStream, stream: str, gate: asyncio.Event
 ) -> None:
     await fill_thirds(js, stream, 3)
-    async with js.ordered(stream, deliver_policy="new") as messages:
+    async with js.stream(stream).ordered(deliver_policy="new") as messages:
         with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.05)
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [4]
-    async with js.ordered(stream, deliver_policy="new") as messages:
+    async with js.stream(stream).ordered(deliver_policy="new") as messages:
         with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.05)
         gate.clear()
-        await js.delete_consumer(stream, messages.name)
+        await js.stream(stream).delete_consumer(messages.name)
         await js.publish(f"{stream}.a")
         gate.set()
         assert await read(messages, 1) == [5]
@@ -107,7 +107,7 @@ async def test_ordered_consumer_with_deliver_new_skips_old_and_misses_no_new_mes
 
 async def test_ordered_consumer_has_name_info_and_configuration(js: JetStream, stream: str) -> None:
     await fill_thirds(js, stream, 2)
-    messages = js.ordered(stream, subjects=f"{stream}.>")
+    messages = js.stream(stream).ordered(subjects=f"{stream}.>")
     assert (messages.name, messages.stream, messages.last_error) == ("", stream, None)
     with pytest.raises(errors.ConsumerNotFoundError, match="at the moment"):
         await messages.info()
@@ -130,7 +130,7 @@ async def test_every_end_of_an_ordered_consumer_leaves_nothing_behind(
 ) -> None:
     await fill_thirds(js, stream, 5000)
     before, tasks = routes(nc), asyncio.all_tasks()
-    messages = js.ordered(stream, max_messages=100)
+    messages = js.stream(stream).ordered(max_messages=100)
     if leave == "break":
         async for _ in messages:
             break
@@ -153,7 +153,7 @@ async def test_every_end_of_an_ordered_consumer_leaves_nothing_behind(
 
 async def test_draining_gives_out_buffered_messages(js: JetStream, stream: str) -> None:
     await fill_thirds(js, stream, 1000)
-    messages = js.ordered(stream, max_messages=100)
+    messages = js.stream(stream).ordered(max_messages=100)
     await messages.next(30)
     await messages.drain()
     rest = [msg.seq async for msg in messages]
@@ -169,10 +169,10 @@ async def test_a_deleted_ordered_consumer_is_recreated(
 ) -> None:
     await fill_thirds(js, stream, 1000)
     # A pull in the moment of the deletion is swallowed: then the missing heartbeats tell.
-    async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+    async with js.stream(stream).ordered(max_messages=50, heartbeat=0.5) as messages:
         got = await read(messages, 400)
         first = messages.name
-        await js.delete_consumer(stream, first)
+        await js.stream(stream).delete_consumer(first)
         got += await read(messages, 600)
         assert got == list(range(1, 1001))
         assert messages.name not in ("", first)
@@ -183,7 +183,7 @@ async def test_a_deleted_ordered_consumer_is_recreated(
             return (await messages.info()).num_waiting > 0
 
         await eventually(a_pull_waits)
-        await js.delete_consumer(stream, messages.name)
+        await js.stream(stream).delete_consumer(messages.name)
         await js.publish(f"{stream}.a")
         assert await read(messages, 1) == [1001]
         assert isinstance(messages.last_error, errors.ConsumerDeletedError)
@@ -193,11 +193,13 @@ async def test_consumers_of_an_ordered_reader_are_called_after_its_prefix(
     js: JetStream, stream: str
 ) -> None:
     await fill_thirds(js, stream, 10)
-    async with js.ordered(stream, name_prefix="audit", max_messages=4, heartbeat=0.5) as messages:
+    async with js.stream(stream).ordered(
+        name_prefix="audit", max_messages=4, heartbeat=0.5
+    ) as messages:
         assert await read(messages, 1) == [1]
         first = messages.name
-        assert [info.name async for info in js.consumers(stream)] == [first]
-        await js.delete_consumer(stream, first)
+        assert [info.name async for info in js.stream(stream).consumers()] == [first]
+        await js.stream(stream).delete_consumer(first)
         assert await read(messages, 9) == list(range(2, 11))
         second = messages.name
         assert second != first
@@ -205,7 +207,7 @@ async def test_consumers_of_an_ordered_reader_are_called_after_its_prefix(
         assert second.startswith("audit_")
     for wrong in ("a.b", "", "a b"):
         with pytest.raises(errors.BadNameError):
-            js.ordered(stream, name_prefix=wrong)
+            js.stream(stream).ordered(name_prefix=wrong)
 
 
 @pytest.mark.parametrize("places", [[], [0], [1], [0, 1, 60, 99], [30, 31, 99, 102], [99, 101]])
@@ -219,14 +221,14 @@ async def test_after_the_last_message_of_each_subject_come_all_later_ones(
 
     for number in range(300):
         await store(number)
-    async with js.ordered(
-        stream, deliver_policy="last_per_subject", max_messages=2, heartbeat=0.5
+    async with js.stream(stream).ordered(
+        deliver_policy="last_per_subject", max_messages=2, heartbeat=0.5
     ) as messages:
         got: list[int] = []
 
         async def it_is_deleted() -> bool:
             with suppress(errors.ConsumerNotFoundError):  # the one before was
-                await js.delete_consumer(stream, messages.name)
+                await js.stream(stream).delete_consumer(messages.name)
                 return True
             return False
 
@@ -246,14 +248,14 @@ async def test_after_the_last_message_of_each_subject_come_all_later_ones(
 async def test_an_ordered_consumer_is_recreated_before_the_first_message_and_after_a_purge(
     js: JetStream, stream: str
 ) -> None:
-    async with js.ordered(stream) as messages:
+    async with js.stream(stream).ordered() as messages:
         with pytest.raises(errors.RequestTimeoutError):
             await messages.next(0.05)
         for seq in (1, 2):
-            await js.delete_consumer(stream, messages.name)
+            await js.stream(stream).delete_consumer(messages.name)
             await js.publish(f"{stream}.a")
             assert await read(messages, 1) == [seq]
-            await js.purge_stream(stream)
+            await js.stream(stream).purge()
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -261,7 +263,7 @@ async def test_an_ordered_consumer_goes_on_after_a_lost_link(own: Own, restart: 
     async with own.js.publisher() as publisher:
         for _ in range(2000):
             await publisher.send("s")
-    async with own.js.ordered("S", max_messages=100) as messages:
+    async with own.js.stream("S").ordered(max_messages=100) as messages:
         got = await read(messages, 500)
         if restart:
             own.server.kill()
@@ -291,15 +293,15 @@ async def test_recreating_is_retried_until_it_works(
 
     monkeypatch.setattr(ordered, "create_ephemeral", create)
     await fill_thirds(js, stream, 10)
-    async with js.ordered(stream) as messages:
+    async with js.stream(stream).ordered() as messages:
         got = await read(messages, 5)
-        await js.delete_consumer(stream, messages.name)
+        await js.stream(stream).delete_consumer(messages.name)
         await js.publish(f"{stream}.a")
         got += await read(messages, 6)
         assert got == list(range(1, 12))
         assert str(messages.last_error) == "failure 2"
         assert len(reported) == 3
-        await js.delete_consumer(stream, messages.name)
+        await js.stream(stream).delete_consumer(messages.name)
         await js.publish(f"{stream}.a")
         async with asyncio.timeout(js.timeout - 1):  # a lost request does not cost all of it
             assert await read(messages, 1) == [12]
@@ -312,9 +314,9 @@ async def test_ordered_survives_leader_changes(nats_cluster: Cluster, unique: Un
         js = nc.jetstream()
         await js.create_stream(name=stream, subjects=[f"{stream}.>"], num_replicas=3)
         await fill_thirds(js, stream, 1000)
-        async with js.ordered(stream, max_messages=50, heartbeat=0.5) as messages:
+        async with js.stream(stream).ordered(max_messages=50, heartbeat=0.5) as messages:
             got = await read(messages, 300)
-            await js.stream_leader_stepdown(stream)
+            await js.stream(stream).step_down_leader()
             got += await read(messages, 700)
         # The stream stays: for seconds after the change nobody answers its deletion.
         assert got == list(range(1, 1001))
@@ -328,7 +330,7 @@ async def test_a_deleted_stream_ends_the_ordered_consumer(
 ) -> None:
     await fill_thirds(js, stream, 10)
     got: list[int] = []
-    messages = js.ordered(stream)
+    messages = js.stream(stream).ordered()
     with pytest.raises(errors.StreamNotFoundError, match=stream):
         async for msg in messages:
             got.append(msg.seq)
@@ -338,7 +340,7 @@ async def test_a_deleted_stream_ends_the_ordered_consumer(
     assert isinstance(messages.error, errors.StreamNotFoundError)
     assert not messages.active
     reported.clear()
-    called = js.ordered(unique("S"), callback=lambda msg: None)
+    called = js.stream(unique("S")).ordered(callback=lambda msg: None)
     await eventually(lambda: not called.active)
     assert isinstance(called.error, errors.StreamNotFoundError)
     assert called.error in reported
@@ -346,9 +348,9 @@ async def test_a_deleted_stream_ends_the_ordered_consumer(
 
 async def test_first_errors_raise(js: JetStream, make_stream: MakeStream, unique: Unique) -> None:
     with pytest.raises(errors.StreamNotFoundError):
-        await js.ordered(unique("S")).next()
+        await js.stream(unique("S")).ordered().next()
     with pytest.raises(errors.APIError, match=r"(?i)ack|work"):
-        await js.ordered(await make_stream(retention="workqueue")).next()
+        await js.stream(await make_stream(retention="workqueue")).ordered().next()
 
 
 async def test_wrong_ordered_options_are_not_sent(js: JetStream, nc: Client) -> None:
@@ -362,19 +364,19 @@ async def test_wrong_ordered_options_are_not_sent(js: JetStream, nc: Client) -> 
     ]
     for options in wrong:
         with pytest.raises(errors.ConfigError):
-            js.ordered("S", **options)
+            js.stream("S").ordered(**options)
     with pytest.raises(errors.ConfigError):
-        js.ordered("a.b")
+        js.stream("a.b").ordered()
     with pytest.raises(errors.BadSubjectError):
-        js.ordered("S", subjects=["a", "b..c"])
-    js.ordered("S")
+        js.stream("S").ordered(subjects=["a", "b..c"])
+    js.stream("S").ordered()
     assert nc.stats.out_msgs == before
 
 
 async def test_a_read_that_is_cancelled_leaves_no_consumer(js: JetStream, stream: str) -> None:
     await fill_thirds(js, stream, 1)
     for _ in range(200):  # of a DELETE just behind the CREATE, the server handled 2 in 100 first
-        messages = js.ordered(stream)
+        messages = js.stream(stream).ordered()
         reading = asyncio.create_task(messages.next())
         await asyncio.sleep(0)
         await asyncio.sleep(0)

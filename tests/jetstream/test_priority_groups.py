@@ -30,8 +30,8 @@ async def other(shared_server: NatsServer) -> AsyncIterator[JetStream]:
 
 
 async def make(js: JetStream, stream: str, policy: str, **options: Any) -> PullConsumer:
-    return await js.create_consumer(
-        stream, durable_name="c", priority_groups=["jobs"], priority_policy=policy, **options
+    return await js.stream(stream).create_consumer(
+        durable_name="c", priority_groups=["jobs"], priority_policy=policy, **options
     )
 
 
@@ -47,7 +47,7 @@ async def pinned(js: JetStream, stream: str, needs_server: NeedsServer) -> PullC
 async def test_only_the_pinned_client_is_served(
     js: JetStream, other: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
-    standby = await other.consumer(stream, "c")
+    standby = await other.stream(stream).consumer("c")
     await fill(js, stream, 5)
     first = await pinned.fetch(2, timeout=5, group="jobs")
     assert [msg.data for msg in first] == [b"0", b"1"]
@@ -64,7 +64,7 @@ async def test_only_the_pinned_client_is_served(
 async def test_unpin_hands_over_to_a_waiting_client_and_back(
     js: JetStream, other: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
-    standby = await other.consumer(stream, "c")
+    standby = await other.stream(stream).consumer("c")
     await fill(js, stream, 1)
     async with pinned.consume(group="jobs", max_messages=10) as one:
         assert (await one.next(30)).data == b"0"
@@ -84,7 +84,7 @@ async def test_unpin_hands_over_to_a_waiting_client_and_back(
 async def test_a_fetch_that_lost_its_pin_is_requested_again_without_it(
     js: JetStream, other: JetStream, stream: str, pinned: PullConsumer
 ) -> None:
-    standby = await other.consumer(stream, "c")
+    standby = await other.stream(stream).consumer("c")
     await fill(js, stream, 3)
     assert len(await pinned.fetch(1, timeout=5, group="jobs")) == 1
     await pinned.unpin("jobs")
@@ -115,7 +115,7 @@ async def test_max_bytes_without_the_pin(js: JetStream, stream: str, pinned: Pul
 
 
 async def test_unpin_is_for_pinned_ones(js: JetStream, stream: str, pinned: PullConsumer) -> None:
-    plain = await js.create_consumer(stream, durable_name="plain")
+    plain = await js.stream(stream).create_consumer(durable_name="plain")
     with pytest.raises(ConfigError, match="pinned_client"):
         await plain.unpin("jobs")
     with pytest.raises(APIError):
@@ -153,7 +153,7 @@ async def test_lower_priorities_are_served_first(
 ) -> None:
     needs_server("2.12")
     near = await make(js, stream, "prioritized")
-    far = await other.consumer(stream, "c")
+    far = await other.stream(stream).consumer("c")
     async with far.consume(group="jobs", priority=5, max_messages=10) as spare:
         await waits(near, 1)
         async with near.consume(group="jobs", max_messages=10) as first:

@@ -56,7 +56,7 @@ def test_a_plain_ack_is_recognised_by_its_head() -> None:
 async def test_a_message_is_stored_with_its_headers(js: JetStream, stream: str) -> None:
     ack = await js.publish(f"{stream}.a", b"x", headers={"K": ["1", "2"]}, msg_id="m")
     assert ack == PubAck(stream=stream, seq=1)
-    stored = await js.get_msg(stream, 1)
+    stored = await js.stream(stream).get(1)
     assert stored.headers is not None
     assert stored.headers.to_dict() == {"K": ["1", "2"], "Nats-Msg-Id": ["m"]}
     again = await js.publish(f"{stream}.a", b"x", msg_id="m")
@@ -78,7 +78,7 @@ async def test_expectations_that_hold_and_that_do_not(js: JetStream, stream: str
     with pytest.raises(errors.APIError) as refused:
         await js.publish(f"{stream}.a", b"x", expect_stream="OTHER")
     assert refused.value.err_code == 10060
-    assert (await js.stream_info(stream)).state.last_seq == 3
+    assert (await js.stream(stream).info()).state.last_seq == 3
 
 
 async def test_the_subject_of_an_expectation_may_be_another_one(
@@ -102,7 +102,7 @@ async def test_a_prepared_message_is_published_with_its_headers(
     assert message.headers.to_dict() == {"K": ["1"]}  # options are of one publish only
     with pytest.raises(errors.WrongLastSequenceError):
         await js.publish_msg(message, expect_last_seq=1)
-    stored = await js.get_msg(stream, 2)
+    stored = await js.stream(stream).get(2)
     assert stored.headers is not None
     assert stored.headers.to_dict() == {"K": ["1"], "Nats-Msg-Id": ["m"]}
 
@@ -111,16 +111,16 @@ async def test_a_received_message_is_published_on_and_its_id_keeps_it_single(
     js: JetStream, stream: str, make_stream: MakeStream
 ) -> None:
     await js.publish(f"{stream}.a", b"x", msg_id="m")
-    consumer = await js.create_consumer(stream, ack_policy="none")
+    consumer = await js.stream(stream).create_consumer(ack_policy="none")
     (received,) = await consumer.fetch(1, timeout=5)
-    await js.update_stream(name=stream, subjects=[f"{stream}.other"])
+    await js.stream(stream).update(subjects=[f"{stream}.other"])
     copy = await make_stream(subjects=[f"{stream}.a"])
     first, again = await js.publish_msg(received), await js.publish_msg(received)
     assert (first.stream, first.duplicate, again.duplicate) == (copy, False, True)
 
 
 async def test_a_refusal_of_the_stream_is_typed(js: JetStream, stream: str) -> None:
-    await js.update_stream(name=stream, max_msgs=1, discard="new")
+    await js.stream(stream).update(max_msgs=1, discard="new")
     await js.publish(f"{stream}.a")
     with pytest.raises(errors.APIError) as refused:
         await js.publish(f"{stream}.a")

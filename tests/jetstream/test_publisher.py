@@ -118,7 +118,7 @@ async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None
         await publisher.flush()
         assert publisher.pending == 0
     assert (publisher.acked, publisher.failed) == (2000, [])
-    consumer = await js.create_consumer(stream, ack_policy="none")
+    consumer = await js.stream(stream).create_consumer(ack_policy="none")
     assert [int(msg.data) for msg in await consumer.fetch(2000, timeout=5)] == list(range(2000))
 
 
@@ -127,11 +127,11 @@ async def test_publisher_counts_duplicates(js: JetStream, stream: str) -> None:
         for number in range(10):
             await publisher.send(f"{stream}.a", msg_id=str(number % 4))
     assert (publisher.acked, publisher.duplicates) == (10, 6)
-    assert (await js.stream_info(stream)).state.messages == 4
+    assert (await js.stream(stream).info()).state.messages == 4
 
 
 async def test_one_result_for_one_message(js: JetStream, stream: str) -> None:
-    await js.update_stream(name=stream, max_msg_size=100)
+    await js.stream(stream).update(max_msg_size=100)
     async with js.publisher() as publisher:
         await publisher.send(f"{stream}.a")
         good = await publisher.submit(f"{stream}.a", b"x")
@@ -147,7 +147,7 @@ async def test_one_result_for_one_message(js: JetStream, stream: str) -> None:
 
 
 async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, stream: str) -> None:
-    await js.update_stream(name=stream, max_msg_size=100)
+    await js.stream(stream).update(max_msg_size=100)
     async with js.publisher() as publisher:
         for size in (1, 200, 1, 300):
             await publisher.send(f"{stream}.{size}", b"x" * size)
@@ -172,7 +172,7 @@ async def test_failures_have_the_order_of_the_messages(js: JetStream, stream: st
 
 
 async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream: str) -> None:
-    await js.update_stream(name=stream, max_msg_size=100)
+    await js.stream(stream).update(max_msg_size=100)
     with pytest.raises(errors.PublishFailedError) as raised:
         async with js.publisher() as publisher:
             await publisher.send(f"{stream}.a", b"x" * 200)
@@ -411,9 +411,9 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identi
                 await asyncio.to_thread(own.server.kill)
                 await asyncio.to_thread(own.server.start)
                 await eventually(lambda: own.nc.is_connected)
-    consumer = await js.create_consumer("S", ack_policy="none")
+    consumer = await js.stream("S").create_consumer(ack_policy="none")
     stored: list[int] = []
-    count = (await js.stream_info("S")).state.messages
+    count = (await js.stream("S").info()).state.messages
     while len(stored) < count:
         batch = await consumer.fetch(min(count - len(stored), 5000), timeout=5)
         assert batch

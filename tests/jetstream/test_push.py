@@ -18,8 +18,7 @@ from jetspark.wire import frames
 
 
 async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushConsumer:
-    return await js.create_push_consumer(
-        stream,
+    return await js.stream(stream).create_push_consumer(
         name="p",
         deliver_subject=js.client.new_inbox(),
         ack_policy="none",
@@ -30,8 +29,8 @@ async def controlled(js: JetStream, stream: str, heartbeat: float = 5) -> PushCo
 
 async def test_the_user_acknowledges_push_messages(js: JetStream, nc: Client, stream: str) -> None:
     await fill(js, stream, 10)
-    consumer = await js.create_push_consumer(
-        stream, durable_name="p", deliver_subject=nc.new_inbox()
+    consumer = await js.stream(stream).create_push_consumer(
+        durable_name="p", deliver_subject=nc.new_inbox()
     )
     async with consumer.subscribe() as messages:
         got = [await messages.next(30) for _ in range(10)]
@@ -104,8 +103,8 @@ async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
     what: str,
 ) -> None:
     monkeypatch.setattr(consumers, "QUIET", 0.2)
-    consumer = await js.create_push_consumer(
-        stream, name="p", deliver_subject=f"to.{stream}", idle_heartbeat=heartbeat
+    consumer = await js.stream(stream).create_push_consumer(
+        name="p", deliver_subject=f"to.{stream}", idle_heartbeat=heartbeat
     )
     called = consumer.subscribe(callback=lambda message: None)
     async with asyncio.timeout(30), consumer.subscribe() as messages:
@@ -137,7 +136,7 @@ async def test_a_silent_push_consumer_that_is_made_again_goes_on(
         assert reported == []
         config = consumer.cached_info.config
         await consumer.delete()
-        await js.create_push_consumer(stream, config)
+        await js.stream(stream).create_push_consumer(config)
         await js.publish(f"{stream}.a", b"y")
         assert [(await messages.next(30)).data for _ in range(2)] == [b"x", b"y"]
         assert messages.active
@@ -165,7 +164,7 @@ async def test_a_lost_flow_control_answer_is_repeated(
 
 async def test_an_empty_message_is_given_out(js: JetStream, nc: Client, stream: str) -> None:
     await js.publish(f"{stream}.a", headers={"Status": "100", "Description": "Idle Heartbeat"})
-    consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
+    consumer = await js.stream(stream).create_push_consumer(deliver_subject=nc.new_inbox())
     async with consumer.subscribe() as messages:
         msg = await messages.next(30)
         assert msg.headers is not None
@@ -175,8 +174,7 @@ async def test_an_empty_message_is_given_out(js: JetStream, nc: Client, stream: 
 async def test_members_of_a_deliver_group_share_the_messages(
     js: JetStream, nc: Client, stream: str, reported: Reported
 ) -> None:
-    consumer = await js.create_push_consumer(
-        stream,
+    consumer = await js.stream(stream).create_push_consumer(
         name="p",
         deliver_subject=nc.new_inbox(),
         deliver_group="g",

@@ -16,7 +16,7 @@ from jetspark.documents.streams import StreamInfo
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
 from jetspark.full_client import Client, JetStream
 from jetspark.jetstream import ordered
-from jetspark.jetstream.streams import stream_info
+from jetspark.jetstream.stream_requests import stream_info
 from jetspark.server import NatsServer
 
 _SECONDS = 20.0
@@ -49,12 +49,12 @@ def past(make_server: MakeServer, tmp_path: Path) -> Past:
 
 
 async def _read_ordered(js: JetStream, name: str) -> AsyncIterator[None]:
-    async for _ in js.ordered(name):
+    async for _ in js.stream(name).ordered():
         yield
 
 
 async def _read_empty_ordered(js: JetStream, name: str) -> AsyncIterator[None]:
-    async with js.ordered(name, subjects=f"{name}.none") as messages:
+    async with js.stream(name).ordered(subjects=f"{name}.none") as messages:
         with pytest.raises(TimeoutError):
             await messages.next(timeout=0.5)
         for _ in range(_OLD):
@@ -168,7 +168,7 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
     async with jetspark.connect(past.server.url) as nc:
         monkeypatch.setattr(nc, "report", reported.append)
         await fill(nc, 7)
-        async with nc.jetstream().ordered("S") as messages, asyncio.timeout(_SECONDS):
+        async with nc.jetstream().stream("S").ordered() as messages, asyncio.timeout(_SECONDS):
             for _ in range(10):
                 await messages.next()
             looks = 0
@@ -212,11 +212,11 @@ async def test_the_same_stream_is_read_on_also_where_the_last_message_was_remove
 ) -> None:
     for number in range(3):
         await js.publish(f"{stream}.a", b"%d" % number)
-    async with js.ordered(stream) as messages, asyncio.timeout(_SECONDS):
+    async with js.stream(stream).ordered() as messages, asyncio.timeout(_SECONDS):
         assert [(await messages.next()).data for _ in range(3)] == [b"0", b"1", b"2"]
         await js.publish(f"{stream}.a", b"3")
         if removed:
-            await js.delete_msg(stream, 3)
+            await js.stream(stream).delete_msg(3)
         await js.client.force_reconnect()
         assert (await messages.next()).data == b"3"
         assert messages.error is None
@@ -258,8 +258,8 @@ async def test_who_cannot_ask_for_the_streams_info_goes_on_reading(
         own = owner.jetstream()
         await own.create_stream(name="S", subjects=["s"])
         await own.publish("s", b"1")
-        async with nc.jetstream(api_prefix=prefix).ordered("S", heartbeat=0.5) as messages:
+        async with nc.jetstream(api_prefix=prefix).stream("S").ordered(heartbeat=0.5) as messages:
             assert (await messages.next()).data == b"1"
-            await own.delete_consumer("S", messages.name)
+            await own.stream("S").delete_consumer(messages.name)
             await own.publish("s", b"2")
             assert (await messages.next()).data == b"2"

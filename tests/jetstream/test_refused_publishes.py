@@ -195,7 +195,7 @@ async def test_fast_ingest_ends_before_what_is_not_allowed(some: Client, last: s
     assert ingest.acked == 4
     assert [each.index for each in failed] == list(range(4, ingest.sent))
     assert isinstance(failed[0].error, errors.PermissionsError)
-    assert (await js.stream_info("S")).state.messages == 4
+    assert (await js.stream("S").info()).state.messages == 4
 
 
 @pytest.mark.parametrize("last", ["s.yes", "s.no"])
@@ -211,7 +211,7 @@ async def test_fast_ingest_with_gaps_goes_around_what_is_refused(some: Client, l
     assert sorted(each.index for each in failed) == refused
     assert {type(each.error) for each in failed} <= {errors.PermissionsError, errors.NotStoredError}
     assert ingest.acked == 31 - len(refused)
-    assert (await js.stream_info("S")).state.messages == ingest.acked
+    assert (await js.stream("S").info()).state.messages == ingest.acked
 
 
 async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client) -> None:
@@ -221,7 +221,7 @@ async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client
             for subject in ("s.yes", "s.no", "s.yes", "s.yes"):
                 await batch.add(subject)
             await asyncio.wait_for(batch.commit(), 60)
-    assert (await js.stream_info("S")).state.messages == 0
+    assert (await js.stream("S").info()).state.messages == 0
 
 
 async def test_permission_error_for_another_subject_fails_no_publish(some: Client) -> None:
@@ -255,9 +255,9 @@ async def test_a_listener_gets_refused_publishes_until_it_is_closed(some: Client
 
 async def test_pull_without_permission_fails_at_once(server: NatsServer) -> None:
     async with connect(server.url, user="all", password="p") as nc:
-        await nc.jetstream().create_consumer("S", name="closed")
+        await nc.jetstream().stream("S").create_consumer(name="closed")
     async with connect(server.url, user="some", password="p") as nc:
-        consumer = await nc.jetstream().consumer("S", "closed")
+        consumer = await nc.jetstream().stream("S").consumer("closed")
         for pull in (consumer.fetch(1, timeout=PATIENCE), consumer.consume().next(PATIENCE)):
             with pytest.raises(errors.PermissionsError) as raised:
                 await asyncio.wait_for(pull, 60)

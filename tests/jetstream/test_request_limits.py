@@ -43,9 +43,9 @@ async def test_readers_stay_within_the_servers_own_limit(limited: NatsServer) ->
         jetspark.connect(limited.url, error_callback=told.append) as nc,
     ):
         js = nc.jetstream()
-        async with js.ordered("S") as messages:
+        async with js.stream("S").ordered() as messages:
             assert [(await messages.next()).data for _ in VALUES] == VALUES
-        async with js.ordered("S", max_bytes=10_000) as messages:
+        async with js.stream("S").ordered(max_bytes=10_000) as messages:
             assert [(await messages.next()).data for _ in VALUES] == VALUES
         bucket = await js.bucket("b")
         assert len(await bucket.keys().all()) == len(VALUES)
@@ -65,7 +65,7 @@ async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsS
     def read() -> None:
         with blocking.connect(limited.url) as nc:
             js = nc.jetstream()
-            with js.ordered("S") as messages:
+            with js.stream("S").ordered() as messages:
                 assert [messages.next(WITHIN).data for _ in VALUES] == VALUES
             assert len(js.bucket("b").keys().all()) == len(VALUES)
             assert js.object_store("o").get_bytes("large") == LARGE
@@ -74,8 +74,8 @@ async def test_blocking_readers_stay_within_the_servers_own_limit(limited: NatsS
 
 
 async def test_consume_learns_of_a_limit_that_was_set_later(js: JetStream, stream: str) -> None:
-    consumer = await js.create_consumer(stream, durable_name="d")
-    await js.update_consumer(stream, name="d", max_batch=7)
+    consumer = await js.stream(stream).create_consumer(durable_name="d")
+    await (await js.stream(stream).consumer("d")).update(max_batch=7)
     for value in VALUES[:20]:
         await js.publish(f"{stream}.a", value)
     async with asyncio.timeout(WITHIN), consumer.consume() as messages:
@@ -87,13 +87,13 @@ async def test_ordered_raises_for_a_message_larger_than_max_bytes_and_what_is_no
 ) -> None:
     await js.publish(f"{stream}.a", b"small")
     await js.publish(f"{stream}.a", bytes(5000))
-    async with asyncio.timeout(WITHIN), js.ordered(stream, max_bytes=1000) as messages:
+    async with asyncio.timeout(WITHIN), js.stream(stream).ordered(max_bytes=1000) as messages:
         assert (await messages.next()).data == b"small"
         with pytest.raises(PullError, match="Message Size Exceeds MaxBytes"):
             await messages.next()
         assert isinstance(messages.error, PullError)
     # No request that can be asked for is one; so one that cannot.
     monkeypatch.setattr("jetspark.wire.pull.PullRequest.encode", lambda self: b'{"batch":')
-    async with asyncio.timeout(WITHIN), js.ordered(stream) as messages:
+    async with asyncio.timeout(WITHIN), js.stream(stream).ordered() as messages:
         with pytest.raises(PullError, match="Bad Request"):
             await messages.next()

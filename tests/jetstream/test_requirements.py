@@ -101,7 +101,7 @@ async def test_this_server_keeps_every_field_that_is_not_refused(
     assert nc.server_info is not None
     sent = nc.stats.out_msgs
     if nc.server_info.at_least(*STREAM_FIELDS[name]):
-        made = (await js.create_stream(options)).config
+        made = (await js.create_stream(options)).cached_info.config
         kept = getattr(made, name)
         assert VALUES[name].items() <= kept.items() if name == "metadata" else kept == VALUES[name]
         await js.delete_stream(stream)
@@ -124,16 +124,15 @@ async def test_requests_say_which_api_level_they_need(
         js = nc.jetstream()
         await js.create_stream(name="PLAIN", subjects=["p"])
         await js.create_stream(name="S", subjects=["s"], allow_batched=True)
-        await js.update_stream(name="S", description="the update sends allow_batched, too")
-        consumer = await js.create_consumer(
-            "S",
+        await js.stream("S").update(description="the update sends allow_batched, too")
+        consumer = await js.stream("S").create_consumer(
             durable_name="c",
             priority_groups=["g"],
             priority_policy="pinned_client",
             priority_timeout=timedelta(seconds=60),
         )
-        await js.pause_consumer("S", "c", later)
-        await js.reset_consumer("S", "c")
+        await (await js.stream("S").consumer("c")).pause(later)
+        await (await js.stream("S").consumer("c")).reset()
         await consumer.unpin("g")
         await js.backup_stream("S", tmp_path / "backup")
         await js.delete_stream("S")
@@ -170,7 +169,7 @@ async def test_a_server_behind_a_domain_refuses_what_it_would_ignore(
     async with connect(url) as nc:
         js = nc.jetstream(domain="hub")  # so its version is not known
         await js.create_stream(name="PLAIN", subjects=["p"], allow_atomic=True)
-        await js.create_consumer("PLAIN", durable_name="c")
+        await js.stream("PLAIN").create_consumer(durable_name="c")
         needs = r"^{} needs nats-server >= 2\.14; this server is older\.$"
         with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")) as caught:
             await js.create_stream(name="S", subjects=["s"], allow_batched=True)
@@ -178,11 +177,11 @@ async def test_a_server_behind_a_domain_refuses_what_it_would_ignore(
         with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")):
             await asyncio.to_thread(create_blocking, url)
         with pytest.raises(StreamNotFoundError):
-            await js.stream_info("S")
+            await js.stream("S").info()
         with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")):
-            await js.update_stream(name="PLAIN", allow_batched=True)
+            await js.stream("PLAIN").update(allow_batched=True)
         with pytest.raises(UnsupportedByServerError, match=needs.format("resetting a consumer")):
-            await js.reset_consumer("PLAIN", "c")
+            await (await js.stream("PLAIN").consumer("c")).reset()
 
 
 async def test_a_server_behind_a_domain_takes_what_it_has(
@@ -192,9 +191,9 @@ async def test_a_server_behind_a_domain_takes_what_it_has(
     async with connect(make_server(DOMAIN).url) as nc:
         js = nc.jetstream(domain="hub")
         made = await js.create_stream(name="S", subjects=["s"], allow_batched=True)
-        assert made.config.allow_batched
-        await js.create_consumer("S", durable_name="c")
-        assert (await js.reset_consumer("S", "c")).name == "c"
+        assert made.cached_info.config.allow_batched
+        await js.stream("S").create_consumer(durable_name="c")
+        assert (await (await js.stream("S").consumer("c")).reset()).name == "c"
 
 
 def create_blocking(url: str) -> None:

@@ -24,12 +24,12 @@ def _schedules(needs_server: NeedsServer) -> None:
 @pytest.fixture
 async def planned(js: JetStream, stream: str) -> str:
     """A stream that takes schedules."""
-    await js.update_stream(name=stream, allow_msg_schedules=True, allow_msg_ttl=True)
+    await js.stream(stream).update(allow_msg_schedules=True, allow_msg_ttl=True)
     return stream
 
 
 async def headers_of(js: JetStream, stream: str, subject: str) -> dict[str, list[str]]:
-    message = await js.get_msg(stream, last_by_subject=subject, direct=False)
+    message = await js.stream(stream).get(last_by_subject=subject, direct=False)
     assert message.headers is not None
     return message.headers.to_dict()
 
@@ -37,13 +37,13 @@ async def headers_of(js: JetStream, stream: str, subject: str) -> dict[str, list
 async def arrives(js: JetStream, stream: str, subject: str) -> bytes:
     async def is_there() -> bool:
         try:
-            await js.get_msg(stream, last_by_subject=subject, direct=False)
+            await js.stream(stream).get(last_by_subject=subject, direct=False)
         except errors.MessageNotFoundError:
             return False
         return True
 
     await eventually(is_there)
-    return (await js.get_msg(stream, last_by_subject=subject, direct=False)).data
+    return (await js.stream(stream).get(last_by_subject=subject, direct=False)).data
 
 
 async def test_schedule_at_a_time_is_published_once(js: JetStream, planned: str) -> None:
@@ -57,17 +57,17 @@ async def test_schedule_at_a_time_is_published_once(js: JetStream, planned: str)
     headers = await headers_of(js, planned, target)
     assert (headers["K"], headers["Nats-TTL"]) == (["1"], ["60"])
     assert (headers["Nats-Scheduler"], headers["Nats-Schedule-Next"]) == ([plan], ["purge"])
-    stored = await js.get_msg(planned, last_by_subject=target, direct=False)
+    stored = await js.stream(planned).get(last_by_subject=target, direct=False)
     assert stored.time >= soon
     with pytest.raises(errors.MessageNotFoundError):  # it is gone
-        await js.get_msg(planned, last_by_subject=plan, direct=False)
+        await js.stream(planned).get(last_by_subject=plan, direct=False)
 
 
 async def test_a_time_that_has_passed_means_now(js: JetStream, planned: str) -> None:
     plan, target = f"{planned}.plan", f"{planned}.done"
     for _ in range(2):  # a new one replaces the old one
         await js.schedule(plan, target=target, at=FAR)
-    assert (await js.stream_info(planned)).state.messages == 1
+    assert (await js.stream(planned).info()).state.messages == 1
     await js.schedule(plan, b"late", target=target, at=datetime(2020, 1, 1, tzinfo=UTC))
     assert await arrives(js, planned, target) == b"late"
 
@@ -78,12 +78,14 @@ async def test_a_repeated_schedule_publishes_until_it_is_cancelled(
     needs_server("2.14")
     plan, target = f"{planned}.plan", f"{planned}.done"
     await js.schedule(plan, b"tick", target=target, every=1, rollup=True)
-    async with js.ordered(planned, start_seq=3) as ticks:  # the plan and the first are before
+    async with js.stream(planned).ordered(
+        start_seq=3
+    ) as ticks:  # the plan and the first are before
         assert (await ticks.next(20)).data == b"tick"
     assert (await headers_of(js, planned, target))["Nats-Rollup"] == ["sub"]
-    assert await js.cancel_schedule(planned, plan) is True
-    assert await js.cancel_schedule(planned, plan) is False
-    assert (await js.stream_info(planned)).state.messages == 1
+    assert await js.stream(planned).cancel_schedule(plan) is True
+    assert await js.stream(planned).cancel_schedule(plan) is False
+    assert (await js.stream(planned).info()).state.messages == 1
 
 
 async def test_schedule_with_a_source_publishes_its_last_message(
@@ -126,9 +128,9 @@ async def test_a_message_ends_a_schedule_in_one_step(
     with pytest.raises(errors.WrongLastSequenceError):
         await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq + 7)
     await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq)
-    assert (await js.get_msg(planned, last_by_subject=target, direct=False)).data == b"early"
+    assert (await js.stream(planned).get(last_by_subject=target, direct=False)).data == b"early"
     with pytest.raises(errors.MessageNotFoundError):
-        await js.get_msg(planned, last_by_subject=plan, direct=False)
+        await js.stream(planned).get(last_by_subject=plan, direct=False)
     with pytest.raises(errors.WrongLastSequenceError):  # there is none any more
         await js.end_schedule(plan, target, b"early", schedule_seq=ack.seq)
 
@@ -137,8 +139,8 @@ async def test_only_schedules_are_cancelled(js: JetStream, planned: str) -> None
     for subject, headers in ((f"{planned}.orders", None), (f"{planned}.other", {"K": "1"})):
         await js.publish(subject, b"x", headers=headers)
         with pytest.raises(errors.JetStreamError, match="is not a schedule"):
-            await js.cancel_schedule(planned, subject)
-    assert (await js.stream_info(planned)).state.messages == 2
+            await js.stream(planned).cancel_schedule(subject)
+    assert (await js.stream(planned).info()).state.messages == 2
 
 
 async def test_the_stream_refuses_schedules_targets_elsewhere_and_wrong_patterns(
@@ -148,7 +150,7 @@ async def test_the_stream_refuses_schedules_targets_elsewhere_and_wrong_patterns
     with pytest.raises(errors.NotEnabledOnStreamError) as not_enabled:
         await js.schedule(plan, target=target, at=FAR)
     assert not_enabled.value.option == "allow_msg_schedules"
-    await js.update_stream(name=stream, allow_msg_schedules=True, allow_msg_ttl=True)
+    await js.stream(stream).update(allow_msg_schedules=True, allow_msg_ttl=True)
     with pytest.raises(errors.APIError) as refused:
         await js.schedule(plan, target="elsewhere", at=FAR)
     assert refused.value.err_code == 10190
@@ -185,7 +187,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
     with pytest.raises(errors.ConfigError):
         await js.schedule("plan", **{"target": "done", **options})
     with pytest.raises(errors.BadSubjectError):
-        await js.cancel_schedule("S", "plan.*")
+        await js.stream("S").cancel_schedule("plan.*")
     with pytest.raises(errors.ConfigError):
         await js.end_schedule("plan", "plan")
     assert nc.stats.out_msgs == before

@@ -75,7 +75,7 @@ async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, uniqu
         await nc.request(sub.subject, timeout=timedelta(0))
     await nc.flush(timedelta(seconds=20))
     await sub.drain(timedelta(seconds=20))
-    consumer = await js.create_consumer(stream, name="c")
+    consumer = await js.stream(stream).create_consumer(name="c")
     assert await consumer.fetch(1, timeout=SHORT) == []
     for short in (SHORT, 0.05):
         with pytest.raises(RequestTimeoutError, match=r"No message .* within 0\.05 s"):
@@ -93,20 +93,20 @@ async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, uniqu
             await again.nak(timedelta.max)
         await again.nak(SHORT)
         await messages.drain(timedelta(seconds=20))
-    async with js.ordered(stream, heartbeat=seconds, inactive_threshold=20) as ordered:
+    async with js.stream(stream).ordered(heartbeat=seconds, inactive_threshold=20) as ordered:
         assert (await ordered.next(timedelta(seconds=20))).data == b"1"
 
 
 @pytest.mark.server
 async def test_options_may_be_in_seconds(js: JetStream, stream: str, unique: Unique) -> None:
-    info = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=1.5)
-    assert info.config.max_age == timedelta(hours=1)
-    assert info.config.duplicate_window == timedelta(seconds=1.5)
-    info = await js.update_stream(name=info.name, max_age=7200.5)
-    assert info.config.max_age == timedelta(seconds=7200.5)
+    made = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=1.5)
+    assert made.cached_info.config.max_age == timedelta(hours=1)
+    assert made.cached_info.config.duplicate_window == timedelta(seconds=1.5)
+    changed = await made.update(max_age=7200.5)
+    assert changed.config.max_age == timedelta(seconds=7200.5)
     three, four = timedelta(seconds=3), timedelta(seconds=4)
-    consumer = await js.create_consumer(
-        stream, ack_wait=3, backoff=[3, four], inactive_threshold=60, max_deliver=3
+    consumer = await js.stream(stream).create_consumer(
+        ack_wait=3, backoff=[3, four], inactive_threshold=60, max_deliver=3
     )
     config = consumer.cached_info.config
     assert (config.ack_wait, config.backoff) == (three, [three, four])
@@ -118,7 +118,7 @@ async def test_options_may_be_in_seconds(js: JetStream, stream: str, unique: Uni
     assert (await store.status()).ttl == timedelta(minutes=10)
     await js.delete_object_store(store.name)
     await js.delete_bucket(bucket.name)
-    await js.delete_stream(info.name)
+    await js.delete_stream(made.name)
 
 
 @pytest.mark.parametrize("value", [3_600_000_000_000, -1e9, float("inf"), float("nan")])

@@ -26,7 +26,7 @@ from jetspark.wire import frames
 @pytest.fixture
 async def open_stream(js: JetStream, stream: str) -> str:
     """The stream with direct gets."""
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     return stream
 
 
@@ -79,21 +79,21 @@ async def test_a_stored_message_is_equal_by_direct_get_and_from_the_leader(
         (5, {"seq": 3, "next_by_subject": f"{stream}.2"}),
     ]
     for seq, way in ways:
-        found = await js.get_msg(stream, direct=direct, **way)
+        found = await js.stream(stream).get(direct=direct, **way)
         assert found.seq == seq
         assert (found.subject, found.data) == (f"{stream}.{found.seq % 3}", b"%d" % found.seq)
         assert found.headers is None
-        assert found == await js.get_msg(stream, found.seq, direct=False)
+        assert found == await js.stream(stream).get(found.seq, direct=False)
     for way in ({"seq": 7}, {"last_by_subject": f"{stream}.x"}, {"next_by_subject": "x"}):
         with pytest.raises(errors.MessageNotFoundError, match=stream):
-            await js.get_msg(stream, direct=direct, **way)
+            await js.stream(stream).get(direct=direct, **way)
 
 
 async def test_stored_headers_are_only_the_publishers(js: JetStream, open_stream: str) -> None:
     headers = [("Nats-Sequence", "999"), ("Nats-Subject", "lie"), ("k", "vé"), ("k", "w")]
     await js.publish(f"{open_stream}.a", b"x", headers=headers)
     for direct in (True, False):
-        found = await js.get_msg(open_stream, 1, direct=direct)
+        found = await js.stream(open_stream).get(1, direct=direct)
         assert (found.seq, found.subject) == (1, f"{open_stream}.a")
         assert found.headers is not None
         assert list(found.headers.items()) == headers
@@ -103,9 +103,10 @@ async def test_a_stream_without_direct_gets_is_read_from_its_leader(
     js: JetStream, nc: Client, stream: str
 ) -> None:
     await js.publish(f"{stream}.a", b"x")
-    assert (await js.get_msg(stream, 1)).data == b"x"
+    handle = js.stream(stream)
+    assert (await handle.get(1)).data == b"x"
     before = nc.stats.out_msgs
-    assert (await js.get_msg(stream, 1)).data == b"x"
+    assert (await handle.get(1)).data == b"x"
     assert nc.stats.out_msgs == before + 1  # the configuration is not looked at again
 
 
@@ -114,11 +115,12 @@ async def test_direct_gets_that_are_disabled_later_are_noticed(
 ) -> None:
     needs_server("2.10")  # older ones say nothing
     await js.publish(f"{open_stream}.a", b"x")
-    assert (await js.get_msg(open_stream, 1)).data == b"x"
-    await js.update_stream(name=open_stream, allow_direct=False)
-    assert (await js.get_msg(open_stream, 1)).data == b"x"
+    handle = await js.stream(open_stream)
+    assert (await handle.get(1)).data == b"x"
+    await js.stream(open_stream).update(allow_direct=False)
+    assert (await handle.get(1)).data == b"x"
     with pytest.raises(errors.DirectGetError, match="allow_direct") as refused:
-        await js.get_msg(open_stream, 1, direct=True)
+        await js.stream(open_stream).get(1, direct=True)
     assert refused.value.status == 503
 
 
@@ -129,7 +131,7 @@ async def test_reading_a_stream_that_does_not_exist_raises(
     if direct:
         needs_server("2.10")
     with pytest.raises(errors.StreamNotFoundError):
-        await js.get_msg(unique("S"), 1, direct=direct)
+        await js.stream(unique("S")).get(1, direct=direct)
 
 
 async def test_a_direct_get_of_the_last_message_has_the_subject_in_its_subject(
@@ -141,7 +143,7 @@ async def test_a_direct_get_of_the_last_message_has_the_subject_in_its_subject(
     elsewhere = nc.jetstream(api_prefix=prefix, timeout=0.05)
     for subject in ("a.b", "a.*"):
         with pytest.raises(errors.RequestTimeoutError):
-            await elsewhere.get_msg("S", last_by_subject=subject, direct=True)
+            await elsewhere.stream("S").get(last_by_subject=subject, direct=True)
     await eventually(lambda: len(asked) == 2)
     assert asked == [
         (f"{prefix}.DIRECT.GET.S.a.b", b""),
@@ -167,13 +169,13 @@ async def test_a_message_missing_on_a_lagging_replica_is_read_from_the_leader(
     nc.subscribe(f"{prefix}.DIRECT.GET.{stream}", callback=lag)
     nc.subscribe(f"{prefix}.STREAM.MSG.GET.{stream}", callback=lead)
     nc.subscribe(f"{prefix}.STREAM.INFO.{stream}", callback=lead)
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     behind = nc.jetstream(api_prefix=prefix)
-    assert (await behind.get_msg(stream, 2)).data == b"2"
+    assert (await behind.stream(stream).get(2)).data == b"2"
     with pytest.raises(errors.MessageNotFoundError):
-        await behind.get_msg(stream, 2, direct=True)
-    assert [msg.seq async for msg in behind.get_msgs(stream, 2)] == [2, 3, 4, 5]
-    assert await behind.get_msgs(stream, 2, confirm=False).all() == []
+        await behind.stream(stream).get(2, direct=True)
+    assert [msg.seq async for msg in behind.stream(stream).get_many(2)] == [2, 3, 4, 5]
+    assert await behind.stream(stream).get_many(2, confirm=False).all() == []
 
 
 async def test_get_msgs_reads_ranges(
@@ -183,12 +185,12 @@ async def test_get_msgs_reads_ranges(
     stream = open_stream
     await fill_thirds(js, stream, 30, headers={"h": "v"})
     for gone in (1, 2, 10, 11, 12, 30):
-        await js.delete_msg(stream, gone)
+        await js.stream(stream).delete_msg(gone)
     held = [seq for seq in range(1, 31) if seq not in (1, 2, 10, 11, 12, 30)]
 
     async def read(*arguments: Any, **options: Any) -> list[int]:
         found = []
-        async for msg in js.get_msgs(stream, *arguments, **options):
+        async for msg in js.stream(stream).get_many(*arguments, **options):
             assert (msg.subject, msg.data) == (f"{stream}.{msg.seq % 3}", b"%d" % msg.seq)
             assert msg.hdrs == b"NATS/1.0\r\nh: v\r\n\r\n"
             found.append(msg.seq)
@@ -205,10 +207,10 @@ async def test_get_msgs_reads_ranges(
     assert await read(31) == []
     assert await read(30, up_to_seq=30) == []
     assert await read(subject="other") == []
-    tenth = await js.get_msg(stream, 13)
+    tenth = await js.stream(stream).get(13)
     assert await read(start_time=tenth.time) == held[held.index(13) :]
     assert await read(start_time=datetime.now(UTC) + timedelta(hours=1)) == []
-    again = js.get_msgs(stream, 28)
+    again = js.stream(stream).get_many(28)
     assert [msg.seq for msg in await again.all()] == [28, 29]
     assert [msg.seq async for msg in again] == [28, 29]
 
@@ -217,18 +219,18 @@ async def test_get_last_msgs_of_many_subjects(
     js: JetStream, stream: str, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     await fill_thirds(js, stream, 9)
     await js.publish(f"{stream}.1.deep", b"10")
 
     async def read(subjects: str | list[str], **options: Any) -> list[int]:
-        return [msg.seq async for msg in js.get_last_msgs(stream, subjects, **options)]
+        return [msg.seq async for msg in js.stream(stream).get_last(subjects, **options)]
 
     for batch in (1, 2, 1000):
         assert await read(f"{stream}.*", batch=batch) == [7, 8, 9]
         assert await read([f"{stream}.1", f"{stream}.1.>"], batch=batch) == [7, 10]
         assert await read(f"{stream}.*", batch=batch, up_to_seq=5) == [3, 4, 5]
-        seventh = await js.get_msg(stream, 7)
+        seventh = await js.stream(stream).get(7)
         assert await read(f"{stream}.*", batch=batch, up_to_time=seventh.time) == [4, 5, 6]
     assert await read(f"{stream}.*", max_bytes=1) == [7, 8, 9]
     assert await read("other") == []
@@ -244,10 +246,10 @@ async def test_last_messages_up_to_a_sequence_to_come_are_those_of_now(
     for number in (1, 2, 1, 3):
         await js.publish(f"{name}.{number}")
     for batch in (1, 2, 1000):
-        found = await js.get_last_msgs(name, f"{name}.*", up_to_seq=9, batch=batch).all()
+        found = await js.stream(name).get_last(f"{name}.*", up_to_seq=9, batch=batch).all()
         assert [msg.seq for msg in found] == [2, 3, 4]
-    assert await js.get_last_msgs(name, f"{name}.*", up_to_seq=1).all() == []
-    assert await js.get_last_msgs(name, f"{name}.7", up_to_seq=9).all() == []
+    assert await js.stream(name).get_last(f"{name}.*", up_to_seq=1).all() == []
+    assert await js.stream(name).get_last(f"{name}.7", up_to_seq=9).all() == []
 
 
 async def test_later_batches_belong_to_the_moment_of_the_first(
@@ -256,7 +258,7 @@ async def test_later_batches_belong_to_the_moment_of_the_first(
     needs_server("2.11")
     await fill_thirds(js, open_stream, 6)
     found = []
-    async for msg in js.get_last_msgs(open_stream, f"{open_stream}.*", batch=1):
+    async for msg in js.stream(open_stream).get_last(f"{open_stream}.*", batch=1):
         found.append(msg.seq)
         await js.publish(f"{open_stream}.new", b"later")
         await js.publish(f"{open_stream}.0", b"later")
@@ -274,12 +276,12 @@ async def test_messages_are_complete_when_a_batch_is_broken_off(nc: Client, uniq
         [MISSING],
         [stored(5, 0, 0), end(5, 0)],
     )
-    found = [msg.seq async for msg in peer.js.get_last_msgs("S", "s.*")]
+    found = [msg.seq async for msg in peer.js.stream("S").get_last("s.*")]
     assert found == [1, 2, 3, 5]
     where = [(one.get("seq"), one.get("up_to_seq")) for one in peer.asked]
     assert where == [(None, None), (None, None), (3, 9), (4, 9), (4, 9)]
     peer = ScriptedBatches(nc, unique("api"), [stored(1, 0, 1), stored(2, 1, 1)], [MISSING])
-    assert [msg.seq async for msg in peer.js.get_msgs("S", confirm=False)] == [1, 2]
+    assert [msg.seq async for msg in peer.js.stream("S").get_many(confirm=False)] == [1, 2]
     assert peer.asked[1]["seq"] == 3
 
 
@@ -291,7 +293,7 @@ async def test_get_last_msgs_of_too_many_subjects_is_an_error(
         for number in range(1025):
             await publisher.send(f"{open_stream}.{number}")
     with pytest.raises(errors.DirectGetError, match="fewer at once") as refused:
-        await js.get_last_msgs(open_stream, f"{open_stream}.*").all()
+        await js.stream(open_stream).get_last(f"{open_stream}.*").all()
     assert refused.value.status == 413
 
 
@@ -300,9 +302,9 @@ async def test_get_msgs_of_a_stream_without_direct_gets_raises(
 ) -> None:
     needs_server("2.11")
     with pytest.raises(errors.DirectGetError, match="allow_direct"):
-        await js.get_msgs(stream).all()
+        await js.stream(stream).get_many().all()
     with pytest.raises(errors.StreamNotFoundError):
-        await js.get_last_msgs(unique("S"), ">").all()
+        await js.stream(unique("S")).get_last(">").all()
 
 
 async def test_get_msgs_is_refused_for_older_servers(
@@ -322,13 +324,13 @@ async def test_get_msgs_is_refused_for_older_servers(
         await js.publish(f"{open_stream}.a", b"x")
         nc.subscribe(f"{prefix}.DIRECT.GET.{open_stream}", callback=answer)
         with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
-            await nc.jetstream(api_prefix=prefix).get_msgs(open_stream).all()
+            await nc.jetstream(api_prefix=prefix).stream(open_stream).get_many().all()
         return
     before = nc.stats.out_msgs
     with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
-        js.get_msgs(open_stream)
+        js.stream(open_stream).get_many()
     with pytest.raises(errors.UnsupportedByServerError, match=r"2\.11"):
-        js.get_last_msgs(open_stream, ">")
+        js.stream(open_stream).get_last(">")
     assert nc.stats.out_msgs == before
 
 
@@ -337,9 +339,9 @@ async def test_mirrors_answer_too(js: JetStream, open_stream: str, make_stream: 
     mirror = {"name": open_stream}
     name = await make_stream(subjects=None, mirror=mirror, mirror_direct=True, allow_direct=True)
     await holds(js, name, 3)
-    assert (await js.get_msg(name, 2, direct=True)).subject == f"{open_stream}.2"
+    assert (await js.stream(name).get(2, direct=True)).subject == f"{open_stream}.2"
     for _ in range(20):  # one of the two answers
-        assert (await js.get_msg(open_stream, 2, direct=True)).data == b"2"
+        assert (await js.stream(open_stream).get(2, direct=True)).data == b"2"
 
 
 async def test_every_acknowledged_message_is_read_on_a_cluster(
@@ -355,9 +357,9 @@ async def test_every_acknowledged_message_is_read_on_a_cluster(
         )
         for number in range(1, 201):
             ack = await js.publish(f"{stream}.a", b"%d" % number)
-            assert (await js.get_msg(stream, ack.seq)).data == b"%d" % number
+            assert (await js.stream(stream).get(ack.seq)).data == b"%d" % number
             if number % 20 == 0:
-                assert len(await js.get_msgs(stream, number - 19).all()) == 20
+                assert len(await js.stream(stream).get_many(number - 19).all()) == 20
         await js.delete_stream(stream)
 
 
@@ -369,12 +371,12 @@ async def test_stored_messages_of_another_domain(
     await js.create_stream(name=stream, subjects=[f"{stream}.>"], allow_direct=True)
     await fill_thirds(on_hub.jetstream(), stream, 5)
     for direct in (None, True, False):
-        found = await js.get_msg(stream, last_by_subject=f"{stream}.1", direct=direct)
+        found = await js.stream(stream).get(last_by_subject=f"{stream}.1", direct=direct)
         assert (found.seq, found.subject) == (4, f"{stream}.1")
-    assert [msg.seq async for msg in js.get_msgs(stream, 2, batch=2)] == [2, 3, 4, 5]
-    assert len(await js.get_last_msgs(stream, ">").all()) == 3
-    await js.update_stream(name=stream, allow_direct=False)
-    assert (await on_leaf.jetstream(domain="hub").get_msg(stream, 5)).seq == 5
+    assert [msg.seq async for msg in js.stream(stream).get_many(2, batch=2)] == [2, 3, 4, 5]
+    assert len(await js.stream(stream).get_last(">").all()) == 3
+    await js.stream(stream).update(allow_direct=False)
+    assert (await on_leaf.jetstream(domain="hub").stream(stream).get(5)).seq == 5
     await js.delete_stream(stream)
 
 
@@ -382,22 +384,22 @@ async def test_wrong_get_options_are_not_sent(js: JetStream, nc: Client) -> None
     before = nc.stats.out_msgs
     now = datetime.now(UTC)
     wrong: list[tuple[type[Exception], Callable[[], object]]] = [
-        (errors.ConfigError, lambda: js.get_msgs("S", 1, start_time=now)),
-        (errors.ConfigError, lambda: js.get_msgs("S", 5, up_to_seq=4)),
-        (errors.ConfigError, lambda: js.get_last_msgs("S", [])),
-        (errors.ConfigError, lambda: js.get_last_msgs("S", "a", up_to_seq=1, up_to_time=now)),
-        (errors.BadNameError, lambda: js.get_msgs("a.b")),
-        (errors.BadSubjectError, lambda: js.get_msgs("S", subject="a..b")),
-        (errors.BadSubjectError, lambda: js.get_last_msgs("S", ["a", "b c"])),
+        (errors.ConfigError, lambda: js.stream("S").get_many(1, start_time=now)),
+        (errors.ConfigError, lambda: js.stream("S").get_many(5, up_to_seq=4)),
+        (errors.ConfigError, lambda: js.stream("S").get_last([])),
+        (errors.ConfigError, lambda: js.stream("S").get_last("a", up_to_seq=1, up_to_time=now)),
+        (errors.BadNameError, lambda: js.stream("a.b").get_many()),
+        (errors.BadSubjectError, lambda: js.stream("S").get_many(subject="a..b")),
+        (errors.BadSubjectError, lambda: js.stream("S").get_last(["a", "b c"])),
     ]
     for error, call in wrong:
         with pytest.raises(error):
             call()
     with pytest.raises(errors.BadNameError):
-        await js.get_msg("a b", 1)
+        await js.stream("a b").get(1)
     for given in ({}, {"seq": 1, "last_by_subject": "a"}):
         with pytest.raises(errors.ConfigError):
-            await js.get_msg("S", **given)  # type: ignore[arg-type]
+            await js.stream("S").get(**given)  # type: ignore[arg-type]
     assert nc.stats.out_msgs == before
 
 
@@ -407,7 +409,7 @@ async def test_leaving_a_range_early_leaves_nothing_behind(
     needs_server("2.11")
     await fill_thirds(js, open_stream, 10)
     tasks = len(asyncio.all_tasks())
-    async for msg in js.get_msgs(open_stream, batch=2):
+    async for msg in js.stream(open_stream).get_many(batch=2):
         if msg.seq == 3:
             break
     assert len(nc.requests) == 0
@@ -418,15 +420,15 @@ async def test_leaving_a_range_early_leaves_nothing_behind(
 
 
 async def range_of(js: JetStream, stream: str) -> list[StoredMsg]:
-    return await js.get_msgs(stream, 2, max_msgs=7, batch=4).all()
+    return await js.stream(stream).get_many(2, max_msgs=7, batch=4).all()
 
 
 async def last(js: JetStream, stream: str) -> list[StoredMsg]:
-    return await js.get_last_msgs(stream, f"{stream}.>", batch=2).all()
+    return await js.stream(stream).get_last(f"{stream}.>", batch=2).all()
 
 
 async def together(js: JetStream, stream: str) -> list[StoredMsg]:
-    return (await js.get_last_msgs_together(stream, f"{stream}.>")).messages
+    return (await js.stream(stream).get_last_together(f"{stream}.>")).messages
 
 
 @pytest.mark.parametrize("position", [1, 2, 3, 4, 5, 6])
@@ -440,7 +442,7 @@ async def test_an_answer_that_is_cut_goes_on_over_the_next_link(
     needs_server: NeedsServer,
 ) -> None:
     needs_server("2.11")
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     for number in range(10):
         await js.publish(f"{stream}.{number % 5}", b"%d" % number)
     async with (
@@ -460,7 +462,7 @@ async def test_an_answer_that_is_cut_for_good_is_an_error_at_once(
     js: JetStream, stream: str, shared_server: NatsServer, needs_server: NeedsServer
 ) -> None:
     needs_server("2.11")
-    await js.update_stream(name=stream, allow_direct=True)
+    await js.stream(stream).update(allow_direct=True)
     await js.publish(f"{stream}.a", b"")
     async with (
         FrameProxy(shared_server.port) as proxy,

@@ -22,13 +22,13 @@ async def test_creating_a_stream_twice_makes_one(js: JetStream, unique: Unique) 
     config = StreamConfig(name=name, subjects=[f"{name}.>"], storage="memory")
     first = await js.create_stream(config)
     again = await js.create_stream(config)
-    assert first.did_create
-    assert exact_ns(first.created) == exact_ns(again.created)
+    assert first.cached_info.did_create
+    assert exact_ns(first.cached_info.created) == exact_ns(again.cached_info.created)
     with pytest.raises(errors.NameInUseError, match=name):
         await js.create_stream(config, max_msgs=5)
     await js.delete_stream(name)
     with pytest.raises(errors.StreamNotFoundError, match=name):
-        await js.stream_info(name)
+        await js.stream(name).info()
 
 
 async def test_a_stream_with_a_subject_of_another_is_told(js: JetStream, unique: Unique) -> None:
@@ -37,7 +37,7 @@ async def test_a_stream_with_a_subject_of_another_is_told(js: JetStream, unique:
     await js.create_stream(name=f"{name}_X", subjects=[f"{name}.x"], storage="memory")
     wanted = {"name": f"{name}_X", "subjects": [f"{name}.*"]}
     says = rf"^'{name}\.\*' overlaps with a subject of stream \"{name}\"\.$"
-    for call in (js.update_stream, js.create_or_update_stream):
+    for call in (js.stream(f"{name}_X").update, js.create_or_update_stream):
         with pytest.raises(errors.APIError, match=says) as refused:
             await call(wanted)
         assert refused.value.err_code == err_codes.STREAM_SUBJECT_OVERLAP
@@ -51,20 +51,23 @@ async def test_a_stream_with_a_subject_of_another_is_told(js: JetStream, unique:
 
 
 async def test_update_stream_keeps_options_not_given(js: JetStream, stream: str) -> None:
-    before = await js.update_stream(
-        name=stream, max_age=timedelta(hours=1), max_msgs=100, deny_purge=True
+    before = await js.stream(stream).update(
+        max_age=timedelta(hours=1), max_msgs=100, deny_purge=True
     )
-    after = await js.update_stream(name=stream, description="new")
+    after = await js.stream(stream).update(description="new")
     assert after.config == before.config.replace(description="new")
     assert after.config.max_age == timedelta(hours=1)
-    emptied = (await js.update_stream(name=stream, description="", max_msgs=-1)).config
+    emptied = (await js.stream(stream).update(description="", max_msgs=-1)).config
     assert (emptied.description, emptied.max_msgs) == (None, -1)
     with pytest.raises(errors.StreamNotFoundError):
-        await js.update_stream(name=f"{stream}_NONE", max_msgs=1)
+        await js.stream(f"{stream}_NONE").update(max_msgs=1)
     made = await js.create_or_update_stream(name=f"{stream}_X", storage="memory")
     changed = await js.create_or_update_stream(name=f"{stream}_X", max_msgs=5)
-    assert made.did_create
-    assert (changed.config.storage, changed.config.max_msgs) == ("memory", 5)
+    assert made.cached_info.did_create
+    assert (changed.cached_info.config.storage, changed.cached_info.config.max_msgs) == (
+        "memory",
+        5,
+    )
     await js.delete_stream(f"{stream}_X")
 
 
@@ -73,38 +76,38 @@ async def test_a_purge_with_a_wrong_number_purges_nothing(js: JetStream, stream:
     for number in (math.nan, math.inf):
         for what in ("keep", "seq"):
             with pytest.raises(errors.ConfigError, match="is a whole number"):
-                await js.purge_stream(stream, **{what: number})  # type: ignore[arg-type]
+                await js.stream(stream).purge(**{what: number})  # type: ignore[arg-type]
     for filter in (None, f"{stream}.a"):  # nothing is before the first
-        assert await js.purge_stream(stream, filter=filter, seq=1) == 0
-    assert (await js.stream_info(stream)).state.messages == 1
+        assert await js.stream(stream).purge(filter=filter, seq=1) == 0
+    assert (await js.stream(stream).info()).state.messages == 1
     with pytest.raises(errors.StreamNotFoundError):
-        await js.purge_stream(f"{stream}_NONE", seq=1)
+        await js.stream(f"{stream}_NONE").purge(seq=1)
 
 
 async def test_purge_by_filter_keep_and_seq(js: JetStream, stream: str) -> None:
     for number in range(12):
         await js.publish(f"{stream}.{'ab'[number % 2]}", b"%d" % number)
-    assert await js.purge_stream(stream, filter=f"{stream}.a", keep=4) == 2
-    assert await js.purge_stream(stream, seq=7) == 4
-    assert (await js.stream_info(stream)).state.first_seq == 7
-    assert await js.purge_stream(stream, keep=3) == 3
-    assert await js.purge_stream(stream) == 3
+    assert await js.stream(stream).purge(filter=f"{stream}.a", keep=4) == 2
+    assert await js.stream(stream).purge(seq=7) == 4
+    assert (await js.stream(stream).info()).state.first_seq == 7
+    assert await js.stream(stream).purge(keep=3) == 3
+    assert await js.stream(stream).purge() == 3
     with pytest.raises(errors.ConfigError, match="either keep or seq"):
-        await js.purge_stream(stream, keep=1, seq=1)
+        await js.stream(stream).purge(keep=1, seq=1)
 
 
 async def test_stream_info_with_details(js: JetStream, stream: str) -> None:
-    empty = (await js.stream_info(stream)).state
+    empty = (await js.stream(stream).info()).state
     assert (empty.messages, empty.first_ts, empty.last_ts) == (0, None, None)
     for number in range(4):
         await js.publish(f"{stream}.{number % 2}", b"x")
-    await js.delete_msg(stream, 2)
-    info = await js.stream_info(stream, deleted_details=True, subjects_filter=f"{stream}.*")
+    await js.stream(stream).delete_msg(2)
+    info = await js.stream(stream).info(deleted_details=True, subjects_filter=f"{stream}.*")
     assert info.state.deleted == [2]
     assert info.state.subjects == {f"{stream}.0": 2, f"{stream}.1": 1}
     assert info.state.num_subjects == 2
     assert info.extra == info.state.extra == {}
-    plain = (await js.stream_info(stream)).state
+    plain = (await js.stream(stream).info()).state
     assert (plain.deleted, plain.subjects) == (None, None)
 
 
@@ -114,7 +117,7 @@ async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
     async with js.publisher() as publisher:
         for number in range(count):
             await publisher.send(f"{stream}.{number}")
-    info = await js.stream_info(stream, subjects_filter=">")
+    info = await js.stream(stream).info(subjects_filter=">")
     assert info.state.subjects is not None
     assert len(info.state.subjects) == count
 
@@ -143,13 +146,13 @@ async def test_deleting_a_message_twice_raises(
     stream = await make_stream(storage=storage)
     await js.publish(f"{stream}.a", b"1")
     await js.publish(f"{stream}.a", b"2")
-    await js.delete_msg(stream, 1, erase=erase)
+    await js.stream(stream).delete_msg(1, erase=erase)
     for gone in (1, 99):
         with pytest.raises(errors.MessageNotFoundError, match=f"{gone}"):
-            await js.delete_msg(stream, gone, erase=erase)
-    await js.update_stream(name=stream, deny_delete=True)
+            await js.stream(stream).delete_msg(gone, erase=erase)
+    await js.stream(stream).update(deny_delete=True)
     with pytest.raises(errors.APIError) as refused:
-        await js.delete_msg(stream, 2)
+        await js.stream(stream).delete_msg(2)
     assert not isinstance(refused.value, errors.MessageNotFoundError)
 
 
@@ -183,7 +186,7 @@ async def test_a_field_that_the_server_does_not_know_is_named_with_the_nearest(
     needs_server("2.12")  # older ones ignore it
     for call in (
         js.create_stream({"name": f"{stream}2", **config}),
-        js.update_stream({"name": stream, **config}),
+        js.stream(stream).update({"name": stream, **config}),
     ):
         with pytest.raises(errors.APIError) as raised:
             await call
@@ -198,12 +201,15 @@ async def test_stream_and_consumer_are_created_from_json_files(
     config = {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "max_age": 5 * 10**9}
     file.write_text(json.dumps(config))
     made = await js.create_stream(file)
-    assert (made.config.subjects, made.config.max_age) == ([f"{name}.>"], timedelta(seconds=5))
-    changed = await js.update_stream(file, max_msgs=5)
+    assert (made.cached_info.config.subjects, made.cached_info.config.max_age) == (
+        [f"{name}.>"],
+        timedelta(seconds=5),
+    )
+    changed = await made.update(file, max_msgs=5)
     assert changed.config.max_msgs == 5
     consumer = tmp_path / "consumer.json"
     consumer.write_text('{"durable_name": "d", "ack_policy": "all", "max_waiting": 9}')
-    created = (await js.create_consumer(name, consumer)).cached_info.config
+    created = (await js.stream(name).create_consumer(consumer)).cached_info.config
     assert (created.ack_policy, created.max_waiting) == ("all", 9)
     await js.delete_stream(name)
 
@@ -250,11 +256,11 @@ async def test_api_request_raises_typed_errors(js: JetStream, nc: Client) -> Non
 
 async def test_a_stream_can_be_sealed(js: JetStream, stream: str) -> None:
     await js.publish(f"{stream}.a", b"x")
-    sealed = await js.update_stream(name=stream, sealed=True)
+    sealed = await js.stream(stream).update(sealed=True)
     assert sealed.config.sealed
     assert sealed.config.deny_delete
     with pytest.raises(errors.APIError, match="sealed"):
         await js.publish(f"{stream}.a", b"y")
     with pytest.raises(errors.APIError):
-        await js.purge_stream(stream)
-    assert (await js.stream_info(stream)).state.messages == 1
+        await js.stream(stream).purge()
+    assert (await js.stream(stream).info()).state.messages == 1

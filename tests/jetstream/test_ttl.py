@@ -18,7 +18,7 @@ from jetspark.jetstream.publish_request import ttl_text
 async def mortal(js: JetStream, stream: str, needs_server: NeedsServer) -> str:
     """A stream that lets messages have a time to live."""
     needs_server("2.11")
-    await js.update_stream(name=stream, allow_msg_ttl=True)
+    await js.stream(stream).update(allow_msg_ttl=True)
     return stream
 
 
@@ -63,7 +63,7 @@ async def test_ttl_of_two_hundred_years_is_kept(js: JetStream, mortal: str) -> N
     ack = await js.publish(f"{mortal}.a", ttl=timedelta(days=365 * 200))
     await js.publish(f"{mortal}.b", ttl=1)
     await holds(js, mortal, 1)
-    assert (await js.get_msg(mortal, ack.seq)).seq == ack.seq
+    assert (await js.stream(mortal).get(ack.seq)).seq == ack.seq
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_a_message_with_ttl_expires_and_others_stay(js: JetStream, mortal:
         await publisher.send(f"{mortal}.c", ttl=timedelta(seconds=1))
         await (await publisher.submit(f"{mortal}.d", ttl=60))
     await holds(js, mortal, 2)
-    stored = await js.get_msg(mortal, 4)
+    stored = await js.stream(mortal).get(4)
     assert stored.headers is not None
     assert stored.headers.to_dict() == {"Nats-TTL": ["60"]}
 

@@ -37,22 +37,23 @@ async def test_an_update_removes_what_is_none_and_keeps_the_rest(
         "republish": Republish(dest=f"elsewhere.{name}.>"),
         "subject_transform": SubjectTransform(src=f"{name}.a.>", dest=f"{name}.b.>"),
     }
-    plain = (await js.create_stream(name=name, subjects=[f"{name}.>"])).config
+    plain = (await js.create_stream(name=name, subjects=[f"{name}.>"])).cached_info.config
     for field, value in removable.items():
         options: dict[str, Any] = {field: value}
-        before = (await js.update_stream(name=name, max_bytes=10_000, **options)).config
+        before = (await js.stream(name).update(max_bytes=10_000, **options)).config
         assert getattr(before, field) != getattr(plain, field)
         config, options = FORMS[form](before, field)
-        after = (await js.update_stream(config, **options)).config
+        after = (await js.stream(name).update(config, **options)).config
         assert getattr(after, field) == getattr(plain, field), field
         assert after.max_bytes == 10_000
 
 
 async def test_a_consumer_loses_its_filter(js: JetStream, stream: str) -> None:
-    await js.create_consumer(stream, name="c", filter_subject=f"{stream}.a", description="d")
-    info = await js.update_consumer(stream, name="c", filter_subject=None)
+    await js.stream(stream).create_consumer(name="c", filter_subject=f"{stream}.a", description="d")
+    consumer = await js.stream(stream).consumer("c")
+    info = await consumer.update(filter_subject=None)
     assert (info.config.filter_subject, info.config.description) == (None, "d")
-    info = await js.update_consumer(stream, info.config.replace(description=None))
+    info = await consumer.update(info.config.replace(description=None))
     assert not info.config.description
 
 
@@ -81,26 +82,31 @@ async def test_a_mirror_restored_as_a_stream(js: JetStream, unique: Unique, tmp_
     await js.backup_stream(mirror, tmp_path / "b")
     await js.delete_stream(mirror)
     info = await js.restore_stream(tmp_path / "b", mirror=None, subjects=[mirror])
-    assert (info.config.mirror, info.config.subjects) == (None, [mirror])
+    assert (info.cached_info.config.mirror, info.cached_info.config.subjects) == (None, [mirror])
 
 
 async def test_none_is_the_default_of_what_is_created(js: JetStream, unique: Unique) -> None:
     name = unique("S")
     options: dict[str, Any] = dict.fromkeys(field_names(StreamConfig))
     info = await js.create_stream(**options | {"name": name})
-    assert info.config == (await js.create_stream(name=name)).config
+    assert info.cached_info.config == (await js.create_stream(name=name)).cached_info.config
     fields: dict[str, Any] = dict.fromkeys(field_names(ConsumerConfig))
-    consumer = await js.create_consumer(name, **fields | {"name": "c", "ack_policy": "explicit"})
+    consumer = await js.stream(name).create_consumer(
+        **fields | {"name": "c", "ack_policy": "explicit"}
+    )
     assert await consumer.info()
     await js.create_or_update_stream(**options | {"name": unique("T")})
 
 
 async def test_many_that_create_or_update_at_once_all_succeed(js: JetStream, stream: str) -> None:
     name, to = stream, f"{stream}-to"
-    consumer = js.create_or_update_consumer
+    pull, push = (
+        js.stream(name).create_or_update_consumer,
+        js.stream(name).create_or_update_push_consumer,
+    )
     calls: list[Callable[[int], Awaitable[object]]] = [
-        lambda n: consumer(name, name=f"c{n // 8}", max_ack_pending=10 + n),
-        lambda n: consumer(name, durable_name=f"p{n // 8}", deliver_subject=to, ack_wait=30 + n),
+        lambda n: pull(name=f"c{n // 8}", max_ack_pending=10 + n),
+        lambda n: push(durable_name=f"p{n // 8}", deliver_subject=to, ack_wait=30 + n),
         lambda n: js.create_or_update_stream(name=f"{name}-{n // 8}", max_msgs=100 + n),
         lambda n: js.create_or_update_bucket(f"{name}-{n // 8}", max_bucket_size=10_000 + n),
     ]

@@ -119,7 +119,7 @@ async def test_revert_puts_the_old_value(bucket: Bucket) -> None:
 async def test_a_bucket_without_direct_gets_asks_the_leader(nc: Client, bucket: Bucket) -> None:
     js = nc.jetstream(timeout=3)
     bucket = await js.bucket(bucket.name)
-    await js.update_stream(name=bucket.stream, allow_direct=False)
+    await js.stream(bucket.stream).update(allow_direct=False)
     bound = await js.bucket(bucket.name)
     await bound.put("k", b"1")
     assert await bound.get_value("k") == b"1"

@@ -29,7 +29,7 @@ async def name(shared_server: NatsServer, unique: Unique) -> AsyncIterator[str]:
 
 async def test_bucket_stream_has_the_default_configuration(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
-    config = (await js.stream_info(f"KV_{name}")).config
+    config = (await js.stream(f"KV_{name}").info()).config
     assert (config.subjects, config.retention) == ([f"$KV.{name}.>"], "limits")
     assert (config.max_msgs_per_subject, config.discard) == (1, "new")
     assert (config.allow_rollup_hdrs, config.deny_delete) == (True, True)
@@ -55,7 +55,7 @@ async def test_every_option_reaches_the_stream(
         "limit_marker_ttl": timedelta(seconds=30),
     }
     bucket = await js.create_bucket(name, **options, metadata={"owner": "me"})
-    config = (await js.stream_info(bucket.stream)).config
+    config = (await js.stream(bucket.stream).info()).config
     assert (config.description, config.storage) == ("prices of fruit", "memory")
     assert (config.max_msg_size, config.max_msgs_per_subject) == (1000, 64)
     assert (config.max_age, config.duplicate_window) == (timedelta(hours=1), timedelta(minutes=2))
@@ -118,7 +118,6 @@ async def test_impossible_bucket_names_are_refused(js: JetStream) -> None:
         js.create_bucket("a.b"),
         js.bucket("a b"),
         js.delete_bucket(""),
-        js.empty_bucket("*"),
         js.update_bucket("a/b"),
         js.create_bucket_aggregate("a.b", [Origin("o")]),
     ):
@@ -133,15 +132,15 @@ async def test_a_stream_that_is_no_bucket_is_neither_taken_nor_changed(
     stream = f"KV_{name}"
     await js.create_stream(name=stream, subjects=[f"{name}.x"], max_msgs_per_subject=history)
     await js.publish(f"{name}.x", b"precious")
-    before = await js.stream_info(stream)
+    before = await js.stream(stream).info()
     for create in (js.create_bucket, js.create_or_update_bucket):
         with pytest.raises(errors.NameInUseError, match=f'Bucket "{name}" exists'):
             await create(name, ttl=timedelta(hours=1))
-    for call in (js.bucket, js.update_bucket, js.empty_bucket, js.delete_bucket):
+    for call in (js.bucket, js.update_bucket, js.delete_bucket):
         with pytest.raises(errors.BucketNotFoundError):
             await call(name)
     assert name not in [one.bucket async for one in js.buckets()]
-    after = await js.stream_info(stream)
+    after = await js.stream(stream).info()
     assert (after.config, after.state.messages) == (before.config, 1)
     await js.delete_stream(stream)
 
@@ -174,12 +173,12 @@ async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -
     bucket = await js.create_bucket(name, history=2)
     for number in range(3):
         await bucket.put("k", b"%d" % number)
-    assert await js.empty_bucket(name) == 2
+    assert await (await js.bucket(name)).empty() == 2
     with pytest.raises(errors.KeyNotFoundError):
         await bucket.get("k")
     assert await bucket.create("k", b"new") == 4
     await js.delete_bucket(name)
-    for call in (js.empty_bucket(name), js.delete_bucket(name)):
+    for call in (bucket.empty(), js.delete_bucket(name)):
         with pytest.raises(errors.BucketNotFoundError):
             await call
 

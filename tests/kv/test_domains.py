@@ -177,9 +177,9 @@ async def test_a_mirror_answers_for_its_origin_and_cannot_be_bound(
     await hub.put("b.1", b"two")
     name = unique("MIRROR")
     info = await js.create_bucket_mirror(name, Origin(hub.name, keys=["a.*"], domain="hub"))
-    assert info.config.mirror_direct
+    assert info.cached_info.config.mirror_direct
     await holds(js, name, 1)
-    stored = await js.get_msg(name, last_by_subject=f"$KV.{hub.name}.a.1", direct=True)
+    stored = await js.stream(name).get(last_by_subject=f"$KV.{hub.name}.a.1", direct=True)
     assert stored.data == b"one"
     assert name not in await js.bucket_names().all()
     for bad in ("KV_x", "a.b"):

@@ -74,7 +74,7 @@ async def test_more_keys_than_a_server_gives_are_refused(js: JetStream, bucket: 
 
 
 async def test_without_direct_gets_many_keys_are_refused(js: JetStream, bucket: Bucket) -> None:
-    await js.update_stream(name=bucket.stream, allow_direct=False)
+    await js.stream(bucket.stream).update(allow_direct=False)
     without = await js.bucket(bucket.name)
     with pytest.raises(DirectGetError, match="direct gets"):
         await without.get_many(["a"])

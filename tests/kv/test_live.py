@@ -124,7 +124,7 @@ async def test_a_live_bucket_notices_that_it_was_emptied(js: JetStream, bucket: 
 
     async with bucket.live(on_change=on_change, resync=0.05) as live:
         assert len(live) == 3
-        await js.empty_bucket(bucket.name)
+        await (await js.bucket(bucket.name)).empty()
         await bucket.put("k1", b"new")
         await becomes(live, {"k1": b"new"})
         assert ("k0", "PURGE", 1) in heard

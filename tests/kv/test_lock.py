@@ -192,17 +192,17 @@ async def test_draining_ends_the_wait_for_a_lock(
     async with bucket.lock("job"), jetspark.connect(shared_server.url) as nc:
         far = await nc.jetstream().bucket(bucket.name)
         waiting = asyncio.create_task(far.lock("job").acquire())
-        while not await js.consumer_names(f"KV_{bucket.name}").all():  # noqa: ASYNC110
+        while not await js.stream(f"KV_{bucket.name}").consumer_names().all():  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # until it watches the key
         await nc.drain()
-        with pytest.raises(errors.ConnectionClosedError, match=r"being drained|was closed"):
+        with pytest.raises(errors.ConnectionClosedError):
             await waiting
 
 
 async def test_emptying_the_bucket_loses_its_locks(bucket: Bucket, js: JetStream) -> None:
     lock = bucket.lock("job", lease=6)
     await lock.acquire()
-    await js.empty_bucket(bucket.name)
+    await (await js.bucket(bucket.name)).empty()
     async with bucket.lock("job") as other:
         async with asyncio.timeout(5):  # the lease has not ended
             await lock.wait_lost()

@@ -147,7 +147,7 @@ async def test_the_initial_data_ends_when_its_last_entry_was_removed(
 ) -> None:
     await bucket.put("a", b"1")
     await bucket.put("b", b"2")
-    before_creation(lambda: js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b"))
+    before_creation(lambda: js.stream(bucket.stream).purge(filter=f"$KV.{bucket.name}.b"))
     async with bucket.watch() as changes:
         assert shown(await take(changes, 2)) == [("a", b"1", 1), None]
 
@@ -204,8 +204,8 @@ async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
             await bucket.put(f"k{number}", b"%d" % turn)
     async with bucket.watch(heartbeat=0.5) as changes:
         entries = await take(changes, 20)
-        [name] = await js.consumer_names(bucket.stream).all()
-        await js.delete_consumer(bucket.stream, name)
+        [name] = await js.stream(bucket.stream).consumer_names().all()
+        await js.stream(bucket.stream).delete_consumer(name)
         for number in range(10, 100):
             await bucket.put(f"k{number}", b"2")
             await bucket.put(f"k{number}", b"3")
@@ -379,7 +379,7 @@ async def test_a_watch_survives_leader_changes(nats_cluster: Cluster, unique: Un
                 acknowledged.append(await put_at_last(bucket, "k", b"%d" % number))
                 if number % 40 == 20:
                     with suppress(errors.APIError):  # no leader now: there will be a new one
-                        await js.stream_leader_stepdown(bucket.stream)
+                        await js.stream(bucket.stream).step_down_leader()
             acknowledged.append(await put_at_last(bucket, "end", b""))
 
         seen: list[int] = []

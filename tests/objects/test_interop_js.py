@@ -57,7 +57,7 @@ async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
         await store.put(name, b"new")
         assert await store.get_bytes(name) == b"new"
         assert [one.name for one in await store.objects().all()] == [name]
-        await js.purge_stream(store.stream)
+        await js.stream(store.stream).purge()
 
 
 async def test_our_names_are_read_by_them_as_the_bytes_of_utf_8(
@@ -96,7 +96,7 @@ async def test_deleted_by_us_is_gone_for_them_and_back(
     assert await store.get_bytes("a") == CONTENT
     await store.put("b", b"new")
     assert base64.b64decode(await theirs("getBlob", "b")) == b"new"
-    assert (await js.stream_info(store.stream)).state.messages == 3 + 1 + 1 + 1
+    assert (await js.stream(store.stream).info()).state.messages == 3 + 1 + 1 + 1
 
 
 async def test_links_lead_the_same_way(

@@ -27,8 +27,8 @@ async def spoil(
 ) -> None:
     """Take the first chunk away, and perhaps put another one behind the last."""
     subject = f"$O.{store.name}.C.{info.nuid}"
-    first = await js.get_msg(store.stream, 1, next_by_subject=subject)
-    await js.delete_msg(store.stream, first.seq)
+    first = await js.stream(store.stream).get(1, next_by_subject=subject)
+    await js.stream(store.stream).delete_msg(first.seq)
     if add is not None:
         await js.publish(subject, add)
 
@@ -46,7 +46,7 @@ async def test_the_stream_of_a_store_follows_adr_20(js: JetStream, unique: Uniqu
     store = await js.create_object_store(
         name, description="d", ttl=ttl, max_bytes=10**6, storage="memory", replicas=1
     )
-    config = (await js.stream_info(f"OBJ_{name}")).config
+    config = (await js.stream(f"OBJ_{name}").info()).config
     assert config.subjects == [f"$O.{name}.C.>", f"$O.{name}.M.>"]
     assert (config.discard, config.allow_rollup_hdrs, config.allow_direct) == ("new", True, True)
     status = await store.status()
@@ -83,7 +83,7 @@ async def test_the_stream_of_a_store_follows_adr_20(js: JetStream, unique: Uniqu
 async def test_a_stream_that_is_no_store_is_left_alone(js: JetStream, unique: Unique) -> None:
     name = unique("F")
     await js.create_stream(name=f"OBJ_{name}", subjects=[f"{name}.x"], storage="memory")
-    before = (await js.stream_info(f"OBJ_{name}")).config
+    before = (await js.stream(f"OBJ_{name}").info()).config
     with pytest.raises(errors.NameInUseError, match=f'Object store "{name}" exists'):
         await js.create_object_store(name)
     for call in (
@@ -93,7 +93,7 @@ async def test_a_stream_that_is_no_store_is_left_alone(js: JetStream, unique: Un
     ):
         with pytest.raises(errors.ObjectStoreNotFoundError):
             await call
-    assert (await js.stream_info(f"OBJ_{name}")).config == before
+    assert (await js.stream(f"OBJ_{name}").info()).config == before
     await js.delete_stream(f"OBJ_{name}")
 
 
@@ -377,7 +377,7 @@ async def test_a_put_whose_chunks_are_purged_fails(js: JetStream, store: ObjectS
     async def blocks() -> AsyncIterator[bytes]:
         yield bytes(100_000)
         await eventually(lambda: messages(store))  # a chunk may be sent after the purge
-        await js.purge_stream(store.stream)
+        await js.stream(store.stream).purge()
         yield bytes(100_000)
 
     with pytest.raises(errors.ObjectDamagedError, match="stored instead of"):

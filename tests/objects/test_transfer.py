@@ -162,7 +162,7 @@ async def test_put_and_get_survive_leader_changes(nats_cluster: Cluster, unique:
         store = await js.create_object_store(unique("F"), replicas=3, storage="memory")
 
         async def change() -> None:
-            await js.stream_leader_stepdown(store.stream)
+            await js.stream(store.stream).step_down_leader()
 
         async def pieces() -> AsyncIterator[bytes]:
             for at in range(0, len(BIG), 50_000):

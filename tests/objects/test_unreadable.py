@@ -24,7 +24,7 @@ async def store(js: JetStream, unique: Unique) -> ObjectStore:
 
 async def chunks(js: JetStream, store: ObjectStore) -> dict[str, int]:
     filter = chunk_subject(store.name, ">")
-    return (await js.stream_info(store.stream, subjects_filter=filter)).state.subjects or {}
+    return (await js.stream(store.stream).info(subjects_filter=filter)).state.subjects or {}
 
 
 async def spoil(js: JetStream, store: ObjectStore, name: str, data: bytes) -> None:
@@ -34,8 +34,8 @@ async def spoil(js: JetStream, store: ObjectStore, name: str, data: bytes) -> No
 
 async def test_headers_of_either_form_are_read(js: JetStream, store: ObjectStore) -> None:
     await store.put("theirs", b"1", headers={"A": "1"})
-    stored = await js.get_msg(
-        store.stream, last_by_subject=info_subject(store.name, "theirs"), direct=False
+    stored = await js.stream(store.stream).get(
+        last_by_subject=info_subject(store.name, "theirs"), direct=False
     )
     document = json.loads(stored.data)
     document["headers"] = {"A": "1", "B": ["2", "3"]}

@@ -33,7 +33,7 @@ async def test_a_watch_on_an_empty_store_gives_none_at_once(
             assert watcher.complete
             await store.put("a", b"1")
             assert await take(watcher, 1) == ["a"]
-        await js.purge_stream(store.stream)
+        await js.stream(store.stream).purge()
 
 
 async def test_a_watch_gives_current_infos_then_none_then_changes(store: ObjectStore) -> None:
@@ -63,7 +63,7 @@ async def test_a_watch_gives_current_infos_then_none_then_changes(store: ObjectS
 async def test_an_object_with_older_infos_is_listed_once(store: ObjectStore, js: JetStream) -> None:
     await store.put("b", b"1")
     await store.put("a", b"1")
-    last = await js.get_msg(store.stream, last_by_subject=f"$O.{store.name}.M.*")
+    last = await js.stream(store.stream).get(last_by_subject=f"$O.{store.name}.M.*")
     for _ in range(3):
         await js.publish(last.subject, last.data)  # without roll-up, as some clients do
     assert names([*await store.objects().all()]) == ["b", "a"]

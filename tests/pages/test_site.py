@@ -86,7 +86,7 @@ def test_the_reference_has_every_name_that_is_public_or_shown(site: Path) -> Non
 
 def test_the_reference_of_blocking_calls_says_what_help_says(site: Path) -> None:
     text = page(site, "api/jetspark.blocking")
-    for call in ("rtt(timeout=None)", "stream_info(name, *,"):
+    for call in ("rtt(timeout=None)", "delete_stream(name)"):
         assert call in words(text)
     assert "Seconds of one round trip to the server." in text
     assert "awaits(" not in text

@@ -42,13 +42,12 @@ async def program(message: Message, deny: dict[str, bool]) -> None:
         await js.create_stream(name="S", subjects="a", max_age=60, sources=[Source(name="T")])
         await js.create_stream({"name": "S"}, sources=[{"name": "T"}], placement={"cluster": "C"})
         await js.create_stream(nam="S")  # call-arg
-        await js.update_stream(name="S", max_age="1h")  # arg-type
+        await js.stream("S").update(max_age="1h")  # arg-type
         await js.create_or_update_stream(name="S", num_replicas=None, storage="memory")
         await js.restore_stream("folder", num_replicas="3")  # arg-type
-        await js.create_template("T", max_streams=1, max_msg=1)  # call-arg
-        await js.create_consumer("S", name="c", ack_wait=1.5, backoff=[1, wait])
-        await js.create_consumer("S", durable="c")  # call-arg
-        await js.create_push_consumer("S", deliver_subject=1)  # arg-type
+        await js.stream("S").create_consumer(name="c", ack_wait=1.5, backoff=[1, wait])
+        await js.stream("S").create_consumer(durable="c")  # call-arg
+        await js.stream("S").create_push_consumer(deliver_subject=1)  # arg-type
         await js.create_dead_letters("D", "S", max_age=wait, storage="memory")
         await js.create_dead_letters("D", "S", retention="limits")  # call-arg
         bucket: jetspark.kv.Bucket = await js.create_bucket("B", history=3, ttl=60)
@@ -63,7 +62,7 @@ def blocking() -> None:
         js = nc.jetstream()
         js.create_stream(name="S", subjects=["a"], max_age=60)
         js.create_stream(nam="S")  # call-arg
-        js.create_consumer("S", durable="c")  # call-arg
+        js.stream("S").create_consumer(durable="c")  # call-arg
         js.create_bucket("B", max_age=60)  # call-arg
         js.create_object_store("O", history=3)  # call-arg
         names: list[str] = js.stream_names().all()

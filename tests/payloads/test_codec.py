@@ -264,7 +264,7 @@ async def test_every_call_takes_a_codec_and_headers_name_the_registry_s_schema(
             named = one.headers["Nats-Schema"], one.headers["Nats-Schema-Version"]
             assert named == (name, "1")
             assert (one.headers.get("a") == "b") is (one is found[0])
-        assert (await js.get_msg(name, ack.seq)).decode(codec) == VALUE
+        assert (await js.stream(name).get(ack.seq)).decode(codec) == VALUE
         with pytest.raises(BadPayloadError):
             await nc.publish(f"{name}.a", VALUE)
         for publish in (nc.publish, js.publish):

@@ -395,7 +395,7 @@ async def test_leaders_of_the_bucket_come_and_go_while_versions_are_registered(
         for _ in range(3):
             await asyncio.sleep(0.1)
             with suppress(JetsparkError):  # another one is elected already
-                await js.stream_leader_stepdown(f"KV_{bucket}")
+                await js.stream(f"KV_{bucket}").step_down_leader()
 
     async with connect(nats_cluster.urls[0]) as one, connect(nats_cluster.urls[1]) as other:
         js = one.jetstream(timeout=2)  # a leader that is replaced may not answer

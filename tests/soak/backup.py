@@ -94,8 +94,8 @@ def fill(url: str, size: int, seed: int) -> None:
                 publisher.send(f"{STREAM}.{at % 50}", payload, headers=headers)
                 done += len(payload) + 1
         for seq in range(3, 300, 7):
-            js.delete_msg(STREAM, seq)
-        worker = js.create_consumer(STREAM, durable_name="worker")
+            js.stream(STREAM).delete_msg(seq)
+        worker = js.stream(STREAM).create_consumer(durable_name="worker")
         for message in worker.fetch(100, timeout=5):
             message.ack_sync()
 
@@ -151,8 +151,11 @@ def _there_and_back(figures: Figures, size: int, seed: int) -> None:
             assert transferred.peak_megabytes < PEAK_MEGABYTES, transferred
             assert transferred.steps
         with blocking.connect(one.url) as first, blocking.connect(other.url) as second:
-            workers = [nc.jetstream().consumer_info(STREAM, "worker") for nc in (first, second)]
-            stored = first.jetstream().stream_info(STREAM).state.bytes
+            workers = [
+                nc.jetstream().stream(STREAM).consumer("worker").cached_info
+                for nc in (first, second)
+            ]
+            stored = first.jetstream().stream(STREAM).info().state.bytes
         assert workers[0].ack_floor.stream_seq == workers[1].ack_floor.stream_seq >= 100
         figures.messages += expected[0]
         figures.megabytes += stored / 1e6

@@ -75,8 +75,7 @@ class Scene:
             )  # fmt: skip
             for number in range(MESSAGES):
                 await js.publish("s.fill", b"%d" % number)
-            scene.consumer = await js.create_consumer(
-                scene.stream,
+            scene.consumer = await js.stream(scene.stream).create_consumer(
                 durable_name="WORK",
                 filter_subject="s.fill",
                 ack_wait=timedelta(seconds=0.2),
@@ -96,11 +95,11 @@ class Scene:
         wrong = []
         js = self.other.jetstream()
         async for stream in js.stream_names():
-            async for info in js.consumers(stream):
+            async for info in js.stream(stream).consumers():
                 config = info.config
                 if config.durable_name != "WORK" and not config.inactive_threshold:
                     wrong.append(f"left on the server: consumer {info.name} of {stream}")
-        state = (await js.stream_info("OBJ_O", subjects_filter="$O.O.C.*")).state
+        state = (await js.stream("OBJ_O").info(subjects_filter="$O.O.C.*")).state
         known = {f"$O.O.C.{info.nuid}" async for info in self.store.objects(include_deleted=True)}
         for subject in (state.subjects or {}).keys() - known:
             wrong.append(f"left on the server: chunks {subject}")
@@ -270,13 +269,12 @@ async def consume_callback(scene: Scene, name: str) -> None:
 
 
 async def ordered(scene: Scene, name: str) -> None:
-    found = await first(scene.js.ordered(scene.stream, subjects="s.fill"), MESSAGES)
+    found = await first(scene.js.stream(scene.stream).ordered(subjects="s.fill"), MESSAGES)
     assert len(found) == MESSAGES
 
 
 async def push(scene: Scene, name: str) -> None:
-    consumer = await scene.js.create_push_consumer(
-        scene.stream,
+    consumer = await scene.js.stream(scene.stream).create_push_consumer(
         deliver_subject=f"to.{name}",
         filter_subject="s.fill",
         inactive_threshold=timedelta(seconds=5),
@@ -287,7 +285,7 @@ async def push(scene: Scene, name: str) -> None:
 
 
 async def ephemeral(scene: Scene, name: str) -> None:
-    consumer = await scene.js.create_consumer(scene.stream, filter_subject="s.fill")
+    consumer = await scene.js.stream(scene.stream).create_consumer(filter_subject="s.fill")
     await consumer.info()
     message = next(iter(await consumer.fetch(1, timeout=2)))
     await message.ack_sync()
@@ -303,10 +301,8 @@ async def js_events(scene: Scene, name: str) -> None:
 
 async def make_stream(scene: Scene, name: str) -> None:
     await scene.js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    await scene.js.update_stream(
-        name=name, subjects=[f"{name}.>"], storage="memory", description="x"
-    )
-    await scene.js.purge_stream(name)
+    await scene.js.stream(name).update(subjects=[f"{name}.>"], storage="memory", description="x")
+    await scene.js.stream(name).purge()
     await scene.js.delete_stream(name)
 
 
@@ -316,12 +312,12 @@ async def delete_stream(scene: Scene, name: str) -> None:
 
 async def count_up(scene: Scene, name: str) -> None:
     await scene.js.increment("c.x")
-    await scene.js.get_counter("COUNTED", "c.x")
+    await scene.js.stream("COUNTED").get_counter("c.x")
 
 
 async def schedule(scene: Scene, name: str) -> None:
     await scene.js.schedule(f"s.{name}", b"", target="s.target", every=3600)
-    await scene.js.cancel_schedule(scene.stream, f"s.{name}")
+    await scene.js.stream(scene.stream).cancel_schedule(f"s.{name}")
 
 
 # -- buckets and objects -------------------------------------------------------------------------
@@ -463,15 +459,17 @@ CALLS = (
     Call("consumer", ephemeral),
     Call("js.events", js_events, delete_stream),
     Call("stream", make_stream, delete_stream),
-    Call("stream_info", lambda s, n: s.js.stream_info(s.stream)),
+    Call("stream_info", lambda s, n: s.js.stream(s.stream).info()),
     Call("account_info", lambda s, n: s.js.account_info()),
     Call("api_request", lambda s, n: s.js.api_request("INFO")),
     Call("stream_names", listing(lambda s: s.js.stream_names())),
-    Call("consumers", listing(lambda s: s.js.consumers(s.stream))),
-    Call("get_msg", lambda s, n: s.js.get_msg(s.stream, 1)),
-    Call("get_msg of the leader", lambda s, n: s.js.get_msg(s.stream, 1, direct=False)),
-    Call("get_msgs", lambda s, n: first(s.js.get_msgs(s.stream, subject="s.fill"), MESSAGES)),
-    Call("get_last_msgs", lambda s, n: first(s.js.get_last_msgs(s.stream, "s.fill"), 5)),
+    Call("consumers", listing(lambda s: s.js.stream(s.stream).consumers())),
+    Call("get_msg", lambda s, n: s.js.stream(s.stream).get(1)),
+    Call("get_msg of the leader", lambda s, n: s.js.stream(s.stream).get(1, direct=False)),
+    Call(
+        "get_msgs", lambda s, n: first(s.js.stream(s.stream).get_many(subject="s.fill"), MESSAGES)
+    ),
+    Call("get_last_msgs", lambda s, n: first(s.js.stream(s.stream).get_last("s.fill"), 5)),
     Call("increment", count_up),
     Call("schedule", schedule),
     Call("kv get", lambda s, n: s.bucket.get("a")),

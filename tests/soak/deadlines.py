@@ -65,10 +65,10 @@ CALLS: dict[str, Callable[[Prepared, float], Any]] = {
     "publish": lambda p, t: p.js.publish("s.a", b"", timeout=t),
     "increment": lambda p, t: p.js.increment("s.a", timeout=t),
     "account_info": lambda p, t: p.js.account_info(),
-    "stream_info": lambda p, t: p.js.stream_info("S"),
+    "stream_info": lambda p, t: p.js.stream("S").info(),
     "streams": lambda p, t: p.js.streams().all(),
     "create_stream": lambda p, t: p.js.create_stream(name="NEW", subjects=["new"]),
-    "get_msg": lambda p, t: p.js.get_msg("S", 1),
+    "get_msg": lambda p, t: p.js.stream("S").get(1),
     "consumer info": lambda p, t: p.made["consumer"].info(),
     "fetch": lambda p, t: p.made["consumer"].fetch(5, timeout=t),
     "consumer next": lambda p, t: p.made["consumer"].next(timeout=t),
@@ -83,7 +83,7 @@ CALLS: dict[str, Callable[[Prepared, float], Any]] = {
     "keys": lambda p, t: p.made["bucket"].keys().all(),
     "history": lambda p, t: p.made["bucket"].history().all(),
     "watch next": lambda p, t: p.made["bucket"].watch().next(t),
-    "ordered next": lambda p, t: p.js.ordered("S").next(t),
+    "ordered next": lambda p, t: p.js.stream("S").ordered().next(t),
     "subscription next": lambda p, t: p.nc.subscribe("nothing").next(t),
     "events next": lambda p, t: p.js.events().next(t),
     "subscription drain": lambda p, t: p.nc.subscribe("nothing").drain(t),
@@ -121,7 +121,7 @@ async def _prepare(nc: Any, timeout: float, call: Callable[..., Any]) -> Prepare
     prepared = Prepared(nc, timeout)
     js, made = prepared.js, prepared.made
     made["message"] = jetspark.PreparedMessage("nobody", b"")
-    made["consumer"] = await call(lambda: js.consumer("S", "c"))
+    made["consumer"] = await call(lambda: js.stream("S").consumer("c"))
     made["bucket"] = await call(lambda: js.bucket("B"))
     made["delivered"] = await call(lambda: made["consumer"].next(timeout=5))
     made["publisher"] = await call(lambda: js.publisher(timeout=timeout, raise_failures=False))
@@ -178,7 +178,7 @@ async def run_on(server: NatsServer, figures: Figures, timeout: float, calls: li
     async with jetspark.connect(url) as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s.*"], storage="memory")
-        await js.create_consumer("S", name="c", ack_wait=3600, max_ack_pending=-1)
+        await js.stream("S").create_consumer(name="c", ack_wait=3600, max_ack_pending=-1)
         await (await js.create_bucket("B", storage="memory")).put("k", b"")
         for _ in range(4 * len(calls)):
             await js.publish("s.a")

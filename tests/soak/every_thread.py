@@ -72,8 +72,8 @@ class Scene:
         self.bucket = self.js.create_bucket("B", storage="memory", history=5)
         self.bucket.put("shared", b"0")
         self.store = self.js.create_object_store("O", storage="memory")
-        self.consumer = self.js.create_consumer(
-            "S", durable_name="WORK", filter_subject="s.fill", ack_wait=timedelta(seconds=0.2)
+        self.consumer = self.js.stream("S").create_consumer(
+            durable_name="WORK", filter_subject="s.fill", ack_wait=timedelta(seconds=0.2)
         )
         nc.request("echo")  # the inbox of requests stays
 
@@ -89,7 +89,7 @@ class Scene:
                 self.ingest.commit()
         for sink in (self.publisher, self.ingest):
             assert (sink.acked, sink.failed) == (sink.sent, []), sink
-        stored = self.js.stream_info("P").state.messages
+        stored = self.js.stream("P").info().state.messages
         assert stored == self.publisher.sent + self.ingest.sent
 
     def name(self) -> str:
@@ -177,7 +177,7 @@ def flush(scene: Scene, name: str) -> None:
 
 def js_publish(scene: Scene, name: str) -> None:
     ack = scene.js.publish(f"s.{name}", name.encode(), msg_id=name, timeout=60)
-    assert scene.js.get_msg("S", ack.seq).data == name.encode()
+    assert scene.js.stream("S").get(ack.seq).data == name.encode()
     assert scene.js.publish(f"s.{name}", b"", msg_id=name, timeout=60).duplicate
 
 
@@ -213,8 +213,8 @@ def fetch(scene: Scene, name: str) -> None:
 
 
 def consume(scene: Scene, name: str) -> None:
-    consumer = scene.js.create_consumer(
-        "S", filter_subject="s.fill", ack_policy="none", inactive_threshold=timedelta(seconds=60)
+    consumer = scene.js.stream("S").create_consumer(
+        filter_subject="s.fill", ack_policy="none", inactive_threshold=timedelta(seconds=60)
     )
     with consumer.consume(max_messages=50) as messages:
         assert [int(message.data) for message in first(messages, MESSAGES)] == [*range(MESSAGES)]
@@ -222,14 +222,14 @@ def consume(scene: Scene, name: str) -> None:
 
 
 def ordered(scene: Scene, name: str) -> None:
-    with scene.js.ordered("S", subjects="s.fill") as messages:
+    with scene.js.stream("S").ordered(subjects="s.fill") as messages:
         assert [int(message.data) for message in first(messages, MESSAGES)] == [*range(MESSAGES)]
 
 
 def stored(scene: Scene, name: str) -> None:
-    found = list(scene.js.get_msgs("S", subject="s.fill", max_msgs=20))
+    found = list(scene.js.stream("S").get_many(subject="s.fill", max_msgs=20))
     assert [int(message.data) for message in found] == list(range(20))
-    assert scene.js.get_msg("S", 1, direct=False).seq == 1
+    assert scene.js.stream("S").get(1, direct=False).seq == 1
 
 
 def streams(scene: Scene, name: str) -> None:
@@ -237,7 +237,7 @@ def streams(scene: Scene, name: str) -> None:
     assert name in scene.js.stream_names().all()
     scene.js.delete_stream(name)
     with suppress(errors.StreamNotFoundError):
-        scene.js.stream_info(name)
+        scene.js.stream(name).info()
         raise AssertionError("the stream is still there")
 
 

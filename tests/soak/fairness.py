@@ -98,7 +98,7 @@ async def _asyncio(url: str, figures: Figures, seconds: float, rng: Random) -> N
             async with js.publisher(500) as publisher:
                 send = partial(publisher.send, "fair.a", data)
                 await _together(figures, f"publisher {size}", seconds, send)
-        consumer = await js.create_consumer("FAIR", name="c")
+        consumer = await js.stream("FAIR").create_consumer(name="c")
         async with _busy(nc):
             messages = await consumer.fetch(10, timeout=10)
             for call in (

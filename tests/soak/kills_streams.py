@@ -47,7 +47,7 @@ class StreamLoad(Load):
 
     async def leader(self) -> NatsServer | None:
         with suppress(JetsparkError):
-            info = await self.clients[0].jetstream(timeout=1).stream_info("S")
+            info = await self.clients[0].jetstream(timeout=1).stream("S").info()
             return self.named(info.cluster)
         return None
 
@@ -57,7 +57,7 @@ class StreamLoad(Load):
         return next((server for server in self.servers if server._name == leader), None)
 
     async def stepdown(self) -> None:
-        await self.js.stream_leader_stepdown("S")
+        await self.js.stream("S").step_down_leader()
 
 
 # -- publishing ----------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class Publishing(StreamLoad):
         await self.until(lambda: self._acked() >= wanted)
 
     async def check(self) -> None:
-        consumer = await self.js.create_consumer("S", ack_policy="none", mem_storage=True)
+        consumer = await self.js.stream("S").create_consumer(ack_policy="none", mem_storage=True)
         stored: Counter[int] = Counter()
-        left = (await self.js.stream_info("S")).state.messages
+        left = (await self.js.stream("S").info()).state.messages
         while left:
             batch = await consumer.fetch(min(left, 10_000), timeout=30)
             assert batch, f"{left} messages are not delivered"
@@ -174,12 +174,10 @@ class Reading(StreamLoad):
         await self.begin_to_read()
 
     async def begin_to_read(self) -> None:
-        self.consumer = await self.clients[1].jetstream(timeout=2).create_consumer(
-            "S",
-            durable_name="c",
-            ack_wait=timedelta(seconds=_ACK_WAIT),
-            max_ack_pending=2000,
-        )  # fmt: skip
+        stream = self.clients[1].jetstream(timeout=2).stream("S")
+        self.consumer = await stream.create_consumer(
+            durable_name="c", ack_wait=timedelta(seconds=_ACK_WAIT), max_ack_pending=2000
+        )
         self.read(self._fetch() if self.how == "fetch" else self._consume())
 
     async def _publish(self) -> None:
@@ -236,7 +234,7 @@ class Reading(StreamLoad):
                 if not info.num_pending and not info.num_ack_pending:
                     break
             await asyncio.sleep(0.1)
-        state = (await self.js.stream_info("S")).state
+        state = (await self.js.stream("S").info()).state
         held = set(range(state.first_seq, state.last_seq + 1))
         assert len(held) == state.messages
         assert self.acknowledged <= held, "the stream lost what it had acknowledged"
@@ -255,7 +253,7 @@ class OrderedReading(Reading):
 
     async def begin_to_read(self) -> None:
         reader = self.clients[1].jetstream(timeout=1)
-        self.messages = reader.ordered("S", max_messages=200, heartbeat=_HEARTBEAT)
+        self.messages = reader.stream("S").ordered(max_messages=200, heartbeat=_HEARTBEAT)
         self.payloads: list[bytes] = []
         self.read(self._read())
 
@@ -274,14 +272,14 @@ class OrderedReading(Reading):
         return None
 
     async def delete(self) -> None:
-        await self.publisher.delete_consumer("S", self.messages.name or "none")
+        await self.publisher.stream("S").delete_consumer(self.messages.name or "none")
 
     async def cut(self) -> None:
         """The reader's link."""
         await self.clients[1].force_reconnect()
 
     async def check(self) -> None:
-        held = [message.data async for message in self.js.get_msgs("S", up_to_seq=2**62)]
+        held = [message.data async for message in self.js.stream("S").get_many(up_to_seq=2**62)]
         await self.until(lambda: len(self.seen) >= len(held))
         assert self.payloads == held
         assert set(held) == {b"%d" % number for number in range(self.figures.sent)}

@@ -81,14 +81,14 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "EventStream": lambda nc, js: nc.events(),
     "Replies": lambda nc, js: nc.request_many("many", timeout=30),
     "ConsumerMessages": lambda nc, js: _then(
-        js.consumer("LEFT", "work"), lambda consumer: consumer.consume()
+        js.stream("LEFT").consumer("work"), lambda consumer: consumer.consume()
     ),
-    "OrderedMessages": lambda nc, js: js.ordered("LEFT", subjects="s.>"),
+    "OrderedMessages": lambda nc, js: js.stream("LEFT").ordered(subjects="s.>"),
     "PushMessages": lambda nc, js: _then(
-        js.push_consumer("LEFT", "push"), lambda consumer: consumer.subscribe()
+        js.stream("LEFT").push_consumer("push"), lambda consumer: consumer.subscribe()
     ),
     "Events": lambda nc, js: js.events(kinds="api_audit"),
-    "StoredMsgs": lambda nc, js: js.get_msgs("LEFT", batch=2),
+    "StoredMsgs": lambda nc, js: js.stream("LEFT").get_many(batch=2),
     "Paged": lambda nc, js: js.streams(),
     "Listing": _of_bucket(lambda bucket: bucket.keys()),
     "Watcher": _of_bucket(lambda bucket: bucket.watch()),
@@ -96,7 +96,7 @@ KINDS: dict[str, Callable[[Any, Any], Any]] = {
     "ObjectReader": _of_store(lambda store: store.get("large")),
     "Election": _of_bucket(lambda bucket: bucket.election("leader")),
     "GroupMember": lambda nc, js: _then(
-        js.static_group("GROUPED", "g"), lambda group: group.consume("m", ack_wait=1)
+        js.consumer_groups("GROUPED").static("g"), lambda group: group.consume("m", ack_wait=1)
     ),
 }
 """By class: how to make one, with a client and its JetStream."""
@@ -257,8 +257,10 @@ class Server:
         js.create_stream(name="LEFT", subjects=["s.>"], storage="memory", allow_direct=True)
         for number in range(2000):
             self._nc.publish("s.a", b"%d" % number)
-        js.create_consumer("LEFT", name="work", ack_wait=3600, max_ack_pending=-1)
-        js.create_push_consumer("LEFT", name="push", deliver_subject="pushed", ack_policy="none")
+        js.stream("LEFT").create_consumer(name="work", ack_wait=3600, max_ack_pending=-1)
+        js.stream("LEFT").create_push_consumer(
+            name="push", deliver_subject="pushed", ack_policy="none"
+        )
         bucket = js.create_bucket("B", storage="memory")
         for number in range(100):
             bucket.put(f"k{number}", b"x")
@@ -270,7 +272,7 @@ class Server:
             storage="memory",
             subject_transform={"src": "g.*", "dest": "{{partition(2,1)}}.g.{{wildcard(1)}}"},
         )
-        js.create_static_group("GROUPED", "g", max_members=2, members=["m"])
+        js.consumer_groups("GROUPED").create_static("g", max_members=2, members=["m"])
 
     def _tick(self) -> None:
         """What comes without end."""
@@ -283,7 +285,7 @@ class Server:
         """Subscriptions of other clients, consumers, pulls that wait."""
         found = []
         for stream in ("LEFT", "KV_B", "OBJ_O", "GROUPED"):
-            for info in self._js.consumers(stream):
+            for info in self._js.stream(stream).consumers():
                 found.append(f"consumer of {stream}")
                 found += [f"pull of {info.name}"] * info.num_waiting
         server = self._system.server_info
@@ -335,7 +337,7 @@ async def _left_on(url: str, runs: int, rng: Random, *, each: bool) -> Figures:
     try:
         await nc.jetstream().account_info()  # the inbox of requests stays
         await asyncio.to_thread(other.jetstream().account_info)
-        group = await nc.jetstream().static_group("GROUPED", "g")
+        group = await nc.jetstream().consumer_groups("GROUPED").static("g")
         async with group.consume("m", ack_wait=1):  # so does its consumer
             await asyncio.sleep(0.5)
         before = await asyncio.to_thread(server.has)

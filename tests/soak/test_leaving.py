@@ -47,7 +47,7 @@ async def test_a_loop_over_consume_that_was_left_gives_no_message_to_a_dead_buff
 ) -> None:
     for number in range(200):
         await js.publish(f"{stream}.a", b"%d" % number)
-    consumer = await js.create_consumer(stream, name="c", ack_wait=0.2, max_deliver=3)
+    consumer = await js.stream(stream).create_consumer(name="c", ack_wait=0.2, max_deliver=3)
     kept = consumer.consume(max_messages=100)
     async for message in kept:
         await message.ack_sync()
@@ -65,7 +65,7 @@ async def test_a_loop_over_consume_that_was_left_gives_no_message_to_a_dead_buff
 async def test_a_loop_that_is_left_while_another_task_loops_does_not_end_consuming(
     js: JetStream, stream: str
 ) -> None:
-    consumer = await js.create_consumer(stream, name="c")
+    consumer = await js.stream(stream).create_consumer(name="c")
     messages = consumer.consume()
     got: list[int] = []
 

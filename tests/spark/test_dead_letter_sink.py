@@ -124,7 +124,7 @@ def test_a_record_is_a_letter_that_is_listed_and_replayed(query: Query) -> None:
     with connect(query.url) as nc:
         dead = nc.jetstream().dead_letters(query.aside)
         assert dead.replay(subject=f"{query.stream}.b") == (2, 0, 0, 0)
-        again = nc.jetstream().get_msg(query.stream, 1)
+        again = nc.jetstream().stream(query.stream).get(1)
         assert (again.subject, again.data) == (f"{query.stream}.b", b"{}")
         assert again.headers is not None
         assert again.headers.to_dict().keys() == {"Trace", "Nats-Msg-Id"}

@@ -63,7 +63,7 @@ class Packed(Lake):
         job = Replay(table=str(self.folder / name), options=options, order_by="seq", **how)
         count = job.run(self.spark)
         with connect(self.admin.url) as nc:
-            found = [nc.jetstream().get_msg(target, seq) for seq in range(1, count + 1)]
+            found = [nc.jetstream().stream(target).get(seq) for seq in range(1, count + 1)]
         return [
             (one.data, dict(one.headers.items()) if one.headers is not None else {})
             for one in found
@@ -163,7 +163,7 @@ def test_a_dead_letter_is_published_again_as_it_came(lake: Packed) -> None:
     with connect(lake.admin.url) as nc:
         js = nc.jetstream()
         assert js.dead_letters(letters).replay() == (1, 0, 0, 0)
-        again = js.get_msg(lake.stream, 3)
+        again = js.stream(lake.stream).get(3)
     assert again.headers is not None
     assert (again.data, again.headers["Content-Encoding"]) == (lake.sent[0][0], "gzip")
     rows = lake.table("again", {"startingOffsets": "3"}, json_schema="id STRING")

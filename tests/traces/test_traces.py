@@ -94,7 +94,7 @@ async def test_one_trace_leads_from_the_publisher_over_stream_and_consumer_to_th
 
         await seller.flush()
         js = consumer.jetstream()
-        pull = await js.create_consumer(stream, durable_name="billing")
+        pull = await js.stream(stream).create_consumer(durable_name="billing")
         async with pull.consume(callback=bill):
             with spans.tracer.start_as_current_span("checkout"):
                 await publisher.jetstream().publish(f"{stream}.eu", b"apples", msg_id="m-1")
@@ -140,7 +140,7 @@ def test_blocking_what_is_fetched_is_processed_in_its_trace(
     with blocking.connect(shared_server.url, hooks=traces) as nc:
         js = nc.jetstream()
         js.create_stream(name=stream, subjects=[f"{stream}.>"], storage="memory")
-        pull = js.create_consumer(stream, durable_name="billing")
+        pull = js.stream(stream).create_consumer(durable_name="billing")
         nc.subscribe(f"{stream}_price", callback=lambda message: message.respond(b"42"))
         with js.publisher() as publisher:
             publisher.send(f"{stream}.eu", b"apples")
@@ -194,7 +194,7 @@ async def test_what_is_given_has_a_span_in_sampled_traces_only(
         jetspark.connect(shared_server.url) as other,
     ):
         js, sub = nc.jetstream(), nc.subscribe(f"{stream}.>")
-        pull = await js.create_consumer(stream)
+        pull = await js.stream(stream).create_consumer()
         await nc.flush()
         for value in (SAMPLED, UNSAMPLED, SAMPLED[:-2] + "03", None, "no trace-01"):
             headers = {} if value is None else {"traceparent": value}
@@ -266,7 +266,7 @@ def test_a_trace_leads_through_spark_into_a_second_stream(
         rows = rows.selectExpr(f"'{second}.eu' AS subject", "data", "headers")
         target = {"servers": url, "stream": second}
         rows.write.format("jetstream").options(**target).mode("append").save()
-        pull = js.create_consumer(second)
+        pull = js.stream(second).create_consumer()
         for _ in range(2):
             with traces.process(pull.next(timeout=20)):
                 pass

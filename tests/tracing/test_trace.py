@@ -56,12 +56,12 @@ async def test_a_trace_names_streams_and_clients_and_delivers_only_if_told(
     assert trace.errors == ()
     await nc.flush()
     assert work.pending_msgs == 0
-    assert (await js.stream_info(name)).state.messages == 0
+    assert (await js.stream(name).info()).state.messages == 0
 
     trace = await nc.trace(f"{name}.eu", bytearray(b"42"), deliver=True, timeout=WITHIN)
     assert (trace.complete, trace.delivered) == (True, True)
     assert (await work.next(WITHIN)).data == b"42"
-    assert (await js.stream_info(name)).state.messages == 1
+    assert (await js.stream(name).info()).state.messages == 1
     await work.drain()
 
 

@@ -45,7 +45,8 @@ from jetspark.documents.requirements import Requirement, check_feature, check_st
 from jetspark.documents.streams import StreamConfig, StreamInfo, UnnamedStreamOptions
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.streams import StreamConfigLike, naming_the_other, stream_info
+from jetspark.jetstream.stream import Stream
+from jetspark.jetstream.stream_requests import StreamConfigLike, naming_the_other, stream_info
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 from jetspark.wire.status import status_of
@@ -86,7 +87,7 @@ class RestoreCalls(JetStreamContext):
         progress: ProgressCallback | None = None,
         timeout: Seconds | None = None,
         **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamInfo:
+    ) -> Stream:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
         `config` and `options` (fields of StreamConfig) override the backup's configuration, and
@@ -147,7 +148,7 @@ class RestoreCalls(JetStreamContext):
             raise
         finally:
             transfer.close()
-        return info
+        return Stream(self.api, info)
 
     def _config(
         self, backup: StreamBackup, config: StreamConfigLike | None, options: UnnamedStreamOptions

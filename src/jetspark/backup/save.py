@@ -34,7 +34,7 @@ from jetspark.documents.requirements import Requirement
 from jetspark.errors import BackupError, JetsparkError, PermissionsError, StreamNotFoundError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.streams import stream_info
+from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole

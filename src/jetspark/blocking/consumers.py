@@ -129,10 +129,12 @@ class Consumer(Twin):
     stream = Read[str]()
     name = Read[str]()
     info = awaits(AsyncConsumer.info)
+    update = awaits(AsyncConsumer.update)
     delete = awaits(AsyncConsumer.delete)
     pause = awaits(AsyncConsumer.pause)
     resume = awaits(AsyncConsumer.resume)
     reset = awaits(AsyncConsumer.reset)
+    step_down_leader = awaits(AsyncConsumer.step_down_leader)
 
 
 @twin_of(AsyncPullConsumer)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
 from jetspark.blocking.consumers import JsMsg
-from jetspark.blocking.iterators import CallbackTwin, SingleIterator
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls, twin_of
+from jetspark.blocking.iterators import CallbackTwin, Listing, SingleIterator
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls, makes, twin_of
 from jetspark.documents.consumers import ConsumerSettings
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupConfig
 from jetspark.groups.group import ACK_WAIT
 from jetspark.groups.group import ConsumerGroup as AsyncConsumerGroup
+from jetspark.groups.group import ConsumerGroups as AsyncConsumerGroups
 from jetspark.groups.group import ElasticGroup as AsyncElasticGroup
 from jetspark.groups.group import StaticGroup as AsyncStaticGroup
 from jetspark.groups.member import GroupMember as AsyncGroupMember
@@ -25,7 +26,14 @@ from jetspark.groups.member import PartitionView
 from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import frame_of
 
-__all__ = ["ConsumerGroup", "ElasticGroup", "GroupMember", "GroupMsg", "StaticGroup"]
+__all__ = [
+    "ConsumerGroup",
+    "ConsumerGroups",
+    "ElasticGroup",
+    "GroupMember",
+    "GroupMsg",
+    "StaticGroup",
+]
 
 
 @twin_of(AsyncGroupMsg)
@@ -115,3 +123,14 @@ class ElasticGroup(ConsumerGroup):
     set_mappings = awaits(AsyncElasticGroup.set_mappings)
     delete_mappings = awaits(AsyncElasticGroup.delete_mappings)
     delete = awaits(AsyncElasticGroup.delete)
+
+
+@twin_of(AsyncConsumerGroups)
+class ConsumerGroups(Twin):
+    stream = Read[str]()
+    create_elastic = awaits(AsyncConsumerGroups.create_elastic, ElasticGroup)
+    create_static = awaits(AsyncConsumerGroups.create_static, StaticGroup)
+    elastic = awaits(AsyncConsumerGroups.elastic, ElasticGroup)
+    static = awaits(AsyncConsumerGroups.static, StaticGroup)
+    elastic_names = makes(AsyncConsumerGroups.elastic_names, Listing)
+    static_names = makes(AsyncConsumerGroups.static_names, Listing)

@@ -28,7 +28,7 @@ from jetspark.blocking.consumers import (
     PushMessages,
 )
 from jetspark.blocking.dead_letters import DeadLetters
-from jetspark.blocking.groups import ElasticGroup, StaticGroup
+from jetspark.blocking.groups import ConsumerGroups
 from jetspark.blocking.iterators import (
     ItemT,
     Listing,
@@ -65,7 +65,8 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     publish_headers,
 )
-from jetspark.jetstream.streams import StreamConfigLike
+from jetspark.jetstream.stream import Stream as AsyncStream
+from jetspark.jetstream.stream_requests import StreamConfigLike
 from jetspark.payload_bytes import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
@@ -87,6 +88,7 @@ __all__ = [
     "PushConsumer",
     "PushMessages",
     "StoredMsgs",
+    "Stream",
 ]
 
 T = TypeVar("T")
@@ -127,6 +129,82 @@ class StoredMsgs(Listing[StoredMsg]):
 
     The first request is sent when iteration begins; each iteration starts anew.
     """
+
+
+# -------------------------------------------------------------------------------------------------
+# A stream: its messages and consumers
+
+
+@twin_of(AsyncStream)
+class Stream(Twin):
+    """A stream, as `JetStream.create_stream` and `JetStream.stream` return it.
+
+    Its calls raise StreamNotFoundError, and the errors of every API call (see `JetStream`).
+    """
+
+    _inner: AsyncStream
+    name = Read[str]()
+    cached_info = Read[StreamInfo]()
+    info = awaits(AsyncStream.info)
+    update = awaits(AsyncStream.update)
+    purge = awaits(AsyncStream.purge)
+    step_down_leader = awaits(AsyncStream.step_down_leader)
+    get = awaits(AsyncStream.get)
+    get_many = makes(AsyncStream.get_many, StoredMsgs)
+    get_last = makes(AsyncStream.get_last, StoredMsgs)
+    get_last_together = awaits(AsyncStream.get_last_together)
+    delete_msg = awaits(AsyncStream.delete_msg)
+    get_counter = awaits(AsyncStream.get_counter)
+    get_counters = awaits(AsyncStream.get_counters)
+    cancel_schedule = awaits(AsyncStream.cancel_schedule)
+    create_consumer = awaits(AsyncStream.create_consumer, PullConsumer)
+    create_push_consumer = awaits(AsyncStream.create_push_consumer, PushConsumer)
+    create_or_update_consumer = awaits(AsyncStream.create_or_update_consumer, PullConsumer)
+    create_or_update_push_consumer = awaits(
+        AsyncStream.create_or_update_push_consumer, PushConsumer
+    )
+    consumer = awaits(AsyncStream.consumer, PullConsumer)
+    push_consumer = awaits(AsyncStream.push_consumer, PushConsumer)
+    delete_consumer = awaits(AsyncStream.delete_consumer)
+    consumer_names = makes(AsyncStream.consumer_names, Paged)
+    consumers = makes(AsyncStream.consumers, Paged)
+
+    def ordered(
+        self,
+        *,
+        subjects: str | Sequence[str] | None = None,
+        deliver_policy: str | None = None,
+        start_seq: int | None = None,
+        start_time: datetime | None = None,
+        headers_only: bool = False,
+        replay_policy: str = ReplayPolicy.INSTANT,
+        name_prefix: str | None = None,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
+    ) -> OrderedMessages:
+        return OrderedMessages(
+            self._caller,
+            lambda forward: self._inner.ordered(
+                subjects=subjects,
+                deliver_policy=deliver_policy,
+                start_seq=start_seq,
+                start_time=start_time,
+                headers_only=headers_only,
+                replay_policy=replay_policy,
+                name_prefix=name_prefix,
+                callback=forward,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                expires=expires,
+                heartbeat=heartbeat,
+                inactive_threshold=inactive_threshold,
+            ),
+            callback,
+        )
 
 
 # -------------------------------------------------------------------------------------------------
@@ -178,47 +256,17 @@ class _Transfer(Generic[T]):
 class JetStream(Twin):
     _inner: AsyncJetStream
     _caller: CallerSide
-    create_consumer = awaits(AsyncJetStream.create_consumer, PullConsumer)
-    create_push_consumer = awaits(AsyncJetStream.create_push_consumer, PushConsumer)
-    update_consumer = awaits(AsyncJetStream.update_consumer)
-    create_or_update_consumer = awaits(AsyncJetStream.create_or_update_consumer)
-    consumer = awaits(AsyncJetStream.consumer, PullConsumer)
-    push_consumer = awaits(AsyncJetStream.push_consumer, PushConsumer)
-    consumer_info = awaits(AsyncJetStream.consumer_info)
-    delete_consumer = awaits(AsyncJetStream.delete_consumer)
-    consumer_names = makes(AsyncJetStream.consumer_names, Paged)
-    consumers = makes(AsyncJetStream.consumers, Paged)
-    pause_consumer = awaits(AsyncJetStream.pause_consumer)
-    resume_consumer = awaits(AsyncJetStream.resume_consumer)
-    reset_consumer = awaits(AsyncJetStream.reset_consumer)
-    consumer_leader_stepdown = awaits(AsyncJetStream.consumer_leader_stepdown)
-    get_msg = awaits(AsyncJetStream.get_msg)
-    get_msgs = makes(AsyncJetStream.get_msgs, StoredMsgs)
-    get_last_msgs = makes(AsyncJetStream.get_last_msgs, StoredMsgs)
-    get_last_msgs_together = awaits(AsyncJetStream.get_last_msgs_together)
-    delete_msg = awaits(AsyncJetStream.delete_msg)
     publisher = makes(AsyncJetStream.publisher, Publisher)
     atomic_batch = makes(AsyncJetStream.atomic_batch, AtomicBatch)
     fast_ingest = makes(AsyncJetStream.fast_ingest, FastIngest)
     increment = awaits(AsyncJetStream.increment)
-    get_counter = awaits(AsyncJetStream.get_counter)
-    get_counters = awaits(AsyncJetStream.get_counters)
     schedule = awaits(AsyncJetStream.schedule)
-    cancel_schedule = awaits(AsyncJetStream.cancel_schedule)
     end_schedule = awaits(AsyncJetStream.end_schedule)
-    create_stream = awaits(AsyncJetStream.create_stream)
-    update_stream = awaits(AsyncJetStream.update_stream)
-    create_or_update_stream = awaits(AsyncJetStream.create_or_update_stream)
+    create_stream = awaits(AsyncJetStream.create_stream, Stream)
+    create_or_update_stream = awaits(AsyncJetStream.create_or_update_stream, Stream)
     delete_stream = awaits(AsyncJetStream.delete_stream)
-    purge_stream = awaits(AsyncJetStream.purge_stream)
-    stream_info = awaits(AsyncJetStream.stream_info)
     stream_names = makes(AsyncJetStream.stream_names, Paged)
     streams = makes(AsyncJetStream.streams, Paged)
-    stream_leader_stepdown = awaits(AsyncJetStream.stream_leader_stepdown)
-    create_template = awaits(AsyncJetStream.create_template)
-    template_info = awaits(AsyncJetStream.template_info)
-    delete_template = awaits(AsyncJetStream.delete_template)
-    template_names = makes(AsyncJetStream.template_names, Paged)
     timeout = Read[float]()
     api_prefix = Read[str]()
     server_info = Read[ServerInfo | None]()
@@ -237,18 +285,12 @@ class JetStream(Twin):
     update_bucket = awaits(AsyncJetStream.update_bucket, Bucket)
     create_or_update_bucket = awaits(AsyncJetStream.create_or_update_bucket, Bucket)
     create_bucket_aggregate = awaits(AsyncJetStream.create_bucket_aggregate, Bucket)
-    create_bucket_mirror = awaits(AsyncJetStream.create_bucket_mirror)
+    create_bucket_mirror = awaits(AsyncJetStream.create_bucket_mirror, Stream)
     bucket = awaits(AsyncJetStream.bucket, Bucket)
     delete_bucket = awaits(AsyncJetStream.delete_bucket)
-    empty_bucket = awaits(AsyncJetStream.empty_bucket)
     bucket_names = makes(AsyncJetStream.bucket_names, Listing)
     buckets = makes(AsyncJetStream.buckets, Listing)
-    create_elastic_group = awaits(AsyncJetStream.create_elastic_group, ElasticGroup)
-    create_static_group = awaits(AsyncJetStream.create_static_group, StaticGroup)
-    elastic_group = awaits(AsyncJetStream.elastic_group, ElasticGroup)
-    static_group = awaits(AsyncJetStream.static_group, StaticGroup)
-    elastic_group_names = makes(AsyncJetStream.elastic_group_names, Listing)
-    static_group_names = makes(AsyncJetStream.static_group_names, Listing)
+    consumer_groups = makes(AsyncJetStream.consumer_groups, ConsumerGroups)
 
     def __init__(self, client: CoreClient, **options: Unpack[ContextOptions]) -> None:
         super().__init__(client._caller, AsyncJetStream(client._caller.inner, **options))
@@ -257,6 +299,14 @@ class JetStream(Twin):
     @property
     def client(self) -> CoreClient:
         return self._client
+
+    def stream(self, name: str) -> Stream:
+        """A handle for the stream of this name.
+
+        Nothing is sent, so that `js.stream("ORDERS").purge()` is one request; a missing stream
+        shows there, or in `info`. Raises BadNameError.
+        """
+        return Stream(self._caller, self._inner.stream(name))
 
     def publish(
         self,
@@ -298,45 +348,6 @@ class JetStream(Twin):
             headers=headers_of(message),
             timeout=timeout,
             **options,
-        )
-
-    def ordered(
-        self,
-        stream: str,
-        *,
-        subjects: str | Sequence[str] | None = None,
-        deliver_policy: str | None = None,
-        start_seq: int | None = None,
-        start_time: datetime | None = None,
-        headers_only: bool = False,
-        replay_policy: str = ReplayPolicy.INSTANT,
-        name_prefix: str | None = None,
-        callback: JsMsgCallback | None = None,
-        max_messages: int | None = None,
-        max_bytes: int | None = None,
-        expires: Seconds = EXPIRES,
-        heartbeat: Seconds = HEARTBEAT,
-        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
-    ) -> OrderedMessages:
-        return OrderedMessages(
-            self._caller,
-            lambda forward: self._inner.ordered(
-                stream,
-                subjects=subjects,
-                deliver_policy=deliver_policy,
-                start_seq=start_seq,
-                start_time=start_time,
-                headers_only=headers_only,
-                replay_policy=replay_policy,
-                name_prefix=name_prefix,
-                callback=forward,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                expires=expires,
-                heartbeat=heartbeat,
-                inactive_threshold=inactive_threshold,
-            ),
-            callback,
         )
 
     def events(
@@ -397,9 +408,9 @@ class JetStream(Twin):
         progress: ProgressCallback | None = None,
         timeout: Seconds | None = None,
         **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamInfo:
+    ) -> Stream:
         call = partial(self._inner.restore_stream, folder, config, timeout=timeout, **options)
-        return self._transfer(call, progress)
+        return Stream(self._caller, self._transfer(call, progress))
 
     def _transfer(
         self, call: Callable[..., Coroutine[Any, Any, T]], progress: ProgressCallback | None

@@ -155,6 +155,7 @@ class Bucket(ReadOnlyBucket):
     delete = awaits(AsyncBucket.delete)
     purge = awaits(AsyncBucket.purge)
     purge_deletes = awaits(AsyncBucket.purge_deletes)
+    empty = awaits(AsyncBucket.empty)
     revert = awaits(AsyncBucket.revert)
 
     def election(

@@ -39,7 +39,7 @@ def ls(
         stream: Name of the stream.
     """
 
-    infos = connection.jetstream(lambda js: js.consumers(stream).all(), stream=stream)
+    infos = connection.jetstream(lambda js: js.stream(stream).consumers().all(), stream=stream)
     show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
@@ -59,10 +59,12 @@ def info(
         stream: Name of the stream.
         name: Name of the consumer.
     """
-    consumer_info = connection.jetstream(
-        lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
+    from jetspark.jetstream.consumers import consumer_info
+
+    info = connection.jetstream(
+        lambda js: consumer_info(js.api, stream, name), stream=stream, consumer=name
     )
-    show_result(_describe_consumer(consumer_info), to_wire(consumer_info), as_json=json)
+    show_result(_describe_consumer(info), to_wire(info), as_json=json)
 
 
 def _describe_consumer(info: ConsumerInfo) -> dict[str, object]:

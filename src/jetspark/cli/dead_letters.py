@@ -92,7 +92,7 @@ def create(
         """Create or change the dead letters; also returns the streams that were watched before."""
         before: set[str] = set()
         with suppress(errors.StreamNotFoundError):
-            info = await js.stream_info(f"{name}{ADVISORIES}")
+            info = await js.stream(f"{name}{ADVISORIES}").info()
             before = watched_streams(info.config) or before  # None: not a stream of advisories
         dead = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
         return before, dead

@@ -201,7 +201,7 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
                 stop.check()
                 publisher.send(f"flights.{origin}.{carrier}", row)
         stop.check()
-        return js.stream_info(STREAM).state.messages
+        return js.stream(STREAM).info().state.messages
 
 
 # -- the proof -------------------------------------------------------------------------------

@@ -73,11 +73,15 @@ async def _check_names(nc: Client, stream: str | None, consumer: str | None) -> 
     async def check(js: JetStream) -> None:
         """Ask for the consumer of the stream, for the stream, or for a consumer of any stream."""
         if stream is not None and consumer is not None:
-            await js.consumer_info(stream, consumer)
+            from jetspark.jetstream.consumers import consumer_info
+
+            await consumer_info(js.api, stream, consumer)
         elif stream is not None:
-            await js.stream_info(stream)
+            await js.stream(stream).info()
         elif consumer is not None:
-            names = [n async for s in js.stream_names() async for n in js.consumer_names(s)]
+            names = [
+                n async for s in js.stream_names() async for n in js.stream(s).consumer_names()
+            ]
             if consumer not in names:
                 raise errors.ConfigError(
                     describe_missing(f'Consumer "{consumer}"', nc, consumer, names)

@@ -81,11 +81,15 @@ def _describe_group(document: dict[str, Any]) -> dict[str, object]:
 
 async def _list_groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
     """List the consumer groups of a stream, static and elastic ones, sorted by name."""
-    await js.stream_info(stream)  # raises for a missing stream
+    await js.stream(stream).info()  # raises for a missing stream
     groups: list[StaticGroup | ElasticGroup] = [
-        await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
+        await js.consumer_groups(stream).elastic(name)
+        async for name in js.consumer_groups(stream).elastic_names()
     ]
-    groups += [await js.static_group(stream, name) async for name in js.static_group_names(stream)]
+    groups += [
+        await js.consumer_groups(stream).static(name)
+        async for name in js.consumer_groups(stream).static_names()
+    ]
     return sorted(groups, key=lambda group: group.name)
 
 

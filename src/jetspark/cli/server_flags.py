@@ -181,7 +181,7 @@ async def with_name_hints(
         name = next((stream for stream in streams if stream not in names), streams[0])
         described = f'Stream "{name}"'
     except errors.ConsumerNotFoundError as error:
-        failure, names = error, await _list_names(js.consumer_names(streams[0]))
+        failure, names = error, await _list_names(js.stream(streams[0]).consumer_names())
         name, described = consumer, f'Consumer "{consumer}" of stream "{streams[0]}"'
     sentence = describe_missing(described, nc, name, names)
     # The same error with a better sentence.

@@ -136,7 +136,7 @@ async def _read_last_messages(
     sequences from the stream's end backwards, each twice as long as the one before, since nobody
     knows where a subject occurs.
     """
-    state = (await js.stream_info(name)).state
+    state = (await js.stream(name).info()).state
     first_seq = max(state.first_seq, 1)
     messages: list[StoredMsg] = []
     length, end = count, state.last_seq + 1
@@ -157,7 +157,7 @@ async def _read_range(
     with suppress(MessageNotFoundError):  # there is none after the last one
         while start < end:
             # The next message under the subject at or after `start`.
-            message = await js.get_msg(name, start, next_by_subject=subject, direct=False)
+            message = await js.stream(name).get(start, next_by_subject=subject, direct=False)
             if message.seq >= end:
                 return
             yield message
@@ -166,7 +166,7 @@ async def _read_range(
 
 def _fetch_info(connection: ServerFlags, name: str) -> StreamInfo:
     """Connect and fetch a stream's configuration and state; a missing one gets the nearest name."""
-    return connection.jetstream(lambda js: js.stream_info(name), stream=name)
+    return connection.jetstream(lambda js: js.stream(name).info(), stream=name)
 
 
 def _describe_stream(info: StreamInfo) -> dict[str, object]:
@@ -236,9 +236,10 @@ def add(
 
     async def create(js: JetStream) -> StreamInfo:
         """Create the stream by the file, whose options the flags override."""
-        return await js.create_stream(
+        made = await js.create_stream(
             config, name=name, subjects=subject, storage=storage, num_replicas=replicas
         )
+        return made.cached_info
 
     created = connection.jetstream(create, stream=name)
     takes = ", ".join(created.config.subjects or ()) or "nothing"
@@ -288,7 +289,7 @@ def purge(
         question += f" before sequence {before:,}"
     confirm(f"{question}?", force)
     purged = connection.jetstream(
-        lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
+        lambda js: js.stream(name).purge(filter=subject, keep=keep, seq=before), stream=name
     )
     show_result(
         f"Deleted {format_count(purged, 'message')} of stream {name}.",
@@ -386,11 +387,11 @@ def restore(
                 restored = await js.restore_stream(
                     path, config, progress=progress, **given(num_replicas=replicas)
                 )
+                return restored.cached_info, ""
             except NameInUseError as error:
                 if not error.restored:  # another stream has the name
                     raise
-                return await js.stream_info(verify_backup(path).stream), str(error)
-        return restored, ""
+                return await js.stream(verify_backup(path).stream).info(), str(error)
 
     restored, already_restored = connection.jetstream(bring_back)
     state = restored.state

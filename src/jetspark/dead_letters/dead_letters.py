@@ -100,7 +100,7 @@ class DeadLetters:
         Failures are reported, and left to the next call or worker. Messages of a killed worker are
         free after 30 seconds. Raises the errors of entering a worker.
         """
-        consumer = await self._js.consumer(self.advisories, WORKER)
+        consumer = await self._js.stream(self.advisories).consumer(WORKER)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
         while advisories := await consumer.fetch(100):
             for advisory in advisories:
@@ -109,7 +109,7 @@ class DeadLetters:
 
     async def waiting(self) -> int:
         """Number of advisories that wait for a worker."""
-        return (await self._js.stream_info(self.advisories)).state.messages
+        return (await self._js.stream(self.advisories).info()).state.messages
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -141,12 +141,12 @@ class DeadLetters:
         self, stream: str | None, consumer: str | None, subject: str | None, reason: str | None
     ) -> AsyncIterator[DeadLetter]:
         filter_ = filter_subject(self.name, stream, consumer)
-        last = (await self._js.stream_info(self.name)).state.last_seq
+        last = (await self._js.stream(self.name).info()).state.last_seq
         seq = 1
         while seq <= last:
             try:
-                stored = await self._js.get_msg(
-                    self.name, seq, next_by_subject=filter_, direct=False
+                stored = await self._js.stream(self.name).get(
+                    seq, next_by_subject=filter_, direct=False
                 )
             except errors.MessageNotFoundError:
                 break
@@ -172,7 +172,7 @@ class DeadLetters:
             return  # the names in letters of unreadable advisories
         watched: Iterable[str] = ()
         with suppress(errors.StreamNotFoundError):
-            watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
+            watched = (await self._js.stream(self.advisories).info()).config.subjects or ()
         chosen = event_subjects(KINDS, stream, consumer)
         if any(subjects_overlap(pattern, subject) for pattern in chosen for subject in watched):
             return
@@ -188,11 +188,11 @@ class DeadLetters:
 
     async def letter(self, seq: int) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
-        return read_letter(await self._js.get_msg(self.name, seq, direct=False))
+        return read_letter(await self._js.stream(self.name).get(seq, direct=False))
 
     async def delete(self, letter: DeadLetter) -> None:
         """Delete a letter. Raises MessageNotFoundError when it no longer exists."""
-        await self._js.delete_msg(self.name, letter.seq)
+        await self._js.stream(self.name).delete_msg(letter.seq)
 
     # -- replaying -------------------------------------------------------------------------------
 
@@ -266,7 +266,7 @@ class DeadLetters:
             await self._remove_original(letter)
         if not keep:
             with suppress(errors.MessageNotFoundError):  # another replay was faster
-                await self._js.delete_msg(self.name, letter.seq)
+                await self._js.stream(self.name).delete_msg(letter.seq)
         return not ack.duplicate
 
     async def _remove_original(self, letter: DeadLetter) -> None:
@@ -276,16 +276,16 @@ class DeadLetters:
             return
         with suppress(errors.MessageNotFoundError, errors.StreamNotFoundError):
             if stream not in self._work_queues:
-                config = (await js.stream_info(stream)).config
+                config = (await js.stream(stream).info()).config
                 self._work_queues[stream] = config.retention == RetentionPolicy.WORK_QUEUE
             if not self._work_queues[stream]:
                 return
-            original = await js.get_msg(stream, letter.stream_seq, direct=False)
+            original = await js.stream(stream).get(letter.stream_seq, direct=False)
             # In a recreated stream the sequence is another message.
             if (original.time, original.data) != (letter.published, letter.data):
                 return
             try:
-                await js.delete_msg(stream, letter.stream_seq)
+                await js.stream(stream).delete_msg(letter.stream_seq)
             except errors.PermissionsError as error:
                 text = (
                     f"Message {letter.stream_seq} stays in work queue {stream!r} beside the one "
@@ -346,7 +346,7 @@ class DeadLetterCalls(JetStreamContext):
         advisories = f"{name}{ADVISORIES}"
         new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
         try:
-            info = await self.create_or_update_stream(
+            letters = await self.create_or_update_stream(
                 name=name, subjects=[letters_subject(name)], **options
             )
             await self.create_or_update_stream(
@@ -355,13 +355,13 @@ class DeadLetterCalls(JetStreamContext):
                 subjects=subjects,
                 retention="workqueue",
             )
-            await self.create_or_update_consumer(
-                advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
+            await self.stream(advisories).create_or_update_consumer(
+                durable_name=WORKER, ack_policy="explicit", max_deliver=-1
             )
         except errors.JetsparkError as error:
             await self._delete(new, error)
             raise
-        return DeadLetters(self, info)
+        return DeadLetters(self, letters.cached_info)
 
     async def dead_letters(self, name: str) -> DeadLetters:
         """Bind to the dead letters of this name.
@@ -369,7 +369,7 @@ class DeadLetterCalls(JetStreamContext):
         Raises StreamNotFoundError, ConfigError for another stream, and the errors of every API call
         (see `JetStream`).
         """
-        info = await self.stream_info(name)
+        info = await self.stream(name).info()
         if info.config.subjects != [letters_subject(name)]:
             raise errors.ConfigError(f'Stream "{name}" is not a stream of dead letters.')
         return DeadLetters(self, info)
@@ -387,7 +387,7 @@ class DeadLetterCalls(JetStreamContext):
 
     async def _is_there(self, stream: str) -> bool:
         with suppress(errors.StreamNotFoundError):
-            await self.stream_info(stream)
+            await self.stream(stream).info()
             return True
         return False
 
@@ -437,7 +437,7 @@ class DeadLetterCalls(JetStreamContext):
     async def _watched_by(self, name: str) -> set[str] | None:
         """The streams that these dead letters watch; None if the name is another stream's."""
         try:
-            return watched_streams((await self.stream_info(f"{name}{ADVISORIES}")).config)
+            return watched_streams((await self.stream(f"{name}{ADVISORIES}").info()).config)
         except errors.StreamNotFoundError:
             return set()
 

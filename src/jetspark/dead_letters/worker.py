@@ -109,7 +109,7 @@ class Mover:
                 f'before, and is not in "{self.name}" now: the message is not removed.'
             )
         with suppress(errors.MessageNotFoundError, errors.StreamNotFoundError):
-            await self._js.delete_msg(death.stream, death.stream_seq)
+            await self._js.stream(death.stream).delete_msg(death.stream_seq)
 
     async def _send(
         self, death: Death, message: StoredMsg | None, *, complete: bool = True
@@ -132,12 +132,12 @@ class Mover:
     async def _message(self, death: Death) -> StoredMsg | None:
         died = death.timestamp
         try:
-            original = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
+            original = await self._js.stream(death.stream).get(death.stream_seq, direct=False)
         except errors.StreamNotFoundError:
             return None
         except errors.MessageNotFoundError:
             try:
-                info = await self._js.stream_info(death.stream)
+                info = await self._js.stream(death.stream).info()
             except errors.StreamNotFoundError:
                 return None
             recreated = died is not None and info.created > died
@@ -194,7 +194,7 @@ def _is_new(ack: PubAck | None) -> bool:
 
 
 async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes) -> bool:
-    """Whether an acknowledged message is in its stream. Raises the errors of `get_msg`.
+    """Whether an acknowledged message is in its stream. Raises the errors of `Stream.get`.
 
     The ack of a duplicate does not prove it: the message may have been removed since, or another
     one had its id.
@@ -202,7 +202,7 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
     if not ack.duplicate:
         return True
     try:
-        stored = await js.get_msg(ack.stream, ack.seq, direct=False)
+        stored = await js.stream(ack.stream).get(ack.seq, direct=False)
     except (errors.MessageNotFoundError, errors.StreamNotFoundError):
         return False
     return stored.data == data and msg_id.encode() in (stored.hdrs or b"")
@@ -251,7 +251,7 @@ class DeadLetterWorker:
         if self._task is not None:
             raise errors.ConfigError("A worker can be entered only once.")
         name = self._mover.name
-        consumer = await self._js.consumer(f"{name}{ADVISORIES}", WORKER)
+        consumer = await self._js.stream(f"{name}{ADVISORIES}").consumer(WORKER)
         self._task = background(
             self._work(consumer),
             f"Moving dead letters to {name!r}",

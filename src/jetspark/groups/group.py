@@ -96,7 +96,7 @@ class ConsumerGroup:
         return sorted(
             [
                 names[info.name]
-                async for info in self._js.consumers(self._location.source)
+                async for info in self._js.stream(self._location.source).consumers()
                 if info.name in names and (self._location.elastic or info.num_waiting)
             ]
         )
@@ -106,7 +106,9 @@ class ConsumerGroup:
 
         Raises ConsumerNotFoundError when the member is not active.
         """
-        consumer = await self._js.consumer(self._location.source, self._location.consumer(member))
+        consumer = await self._js.stream(self._location.source).consumer(
+            self._location.consumer(member)
+        )
         await consumer.unpin(PRIORITY_GROUP)
 
     def consume(
@@ -174,7 +176,7 @@ class StaticGroup(ConsumerGroup):
         await self._delete_key()
         for member in members_of(self._config):
             with suppress(errors.ConsumerNotFoundError):
-                await self._js.delete_consumer(self.stream, self._location.consumer(member))
+                await self._js.stream(self.stream).delete_consumer(self._location.consumer(member))
 
 
 class ElasticGroup(ConsumerGroup):
@@ -230,7 +232,7 @@ class ElasticGroup(ConsumerGroup):
         """
         await self._delete_key()
         with suppress(errors.StreamNotFoundError):
-            info = await self._js.stream_info(self._location.source)
+            info = await self._js.stream(self._location.source).info()
             if is_group_stream(self._location, info.config):
                 await self._js.delete_stream(self._location.source)
 
@@ -261,12 +263,24 @@ def _names(members: str | Iterable[str]) -> list[str]:
     return new
 
 
-class GroupCalls(BucketCalls):
-    """The calls of JetStream for consumer groups."""
+class ConsumerGroups:
+    """The consumer groups of a stream, as `JetStream.consumer_groups` returns them.
 
-    async def create_elastic_group(
+    Sends nothing itself. Its calls raise StreamNotFoundError, and the errors of every API call (see
+    `JetStream`).
+    """
+
+    def __init__(self, js: BucketCalls, stream: str) -> None:
+        self._js = js
+        self._stream = check_name("stream", stream)
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._stream
+
+    async def create_elastic(
         self,
-        stream: str,
         name: str,
         *,
         max_members: int,
@@ -284,7 +298,7 @@ class GroupCalls(BucketCalls):
         when another stream has that name; StreamNotFoundError, UnsupportedByServerError, and the
         errors of every API call (see `JetStream`). A refused group leaves nothing behind.
         """
-        location = GroupLocation(stream, name, elastic=True).check()
+        location = GroupLocation(self.stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
         check_whole("max_buffered_bytes", max_buffered_bytes, 0)
         filters_or_none = None if filters is None else list(filters) or None
@@ -298,7 +312,7 @@ class GroupCalls(BucketCalls):
             for filter_ in filters_or_none or [PartitioningFilter(">")]
         ]
         try:
-            await self.create_stream(
+            await self._js.create_stream(
                 name=location.source,
                 retention="workqueue",
                 num_replicas=info.config.num_replicas,
@@ -306,18 +320,17 @@ class GroupCalls(BucketCalls):
                 max_msgs=max_buffered_msgs or -1,
                 max_bytes=max_buffered_bytes or -1,
                 discard="new",
-                sources=[Source(name=stream, subject_transforms=transforms)],
+                sources=[Source(name=self.stream, subject_transforms=transforms)],
                 allow_direct=True,
             )
         except errors.APIError as refused:
             if revision is not None:
                 await _delete_key(bucket, location, revision, refused)
             raise
-        return ElasticGroup(self, bucket, location, stored)
+        return ElasticGroup(self._js, bucket, location, stored)
 
-    async def create_static_group(
+    async def create_static(
         self,
-        stream: str,
         name: str,
         *,
         max_members: int,
@@ -330,9 +343,9 @@ class GroupCalls(BucketCalls):
         The first token of the stream's subjects is the partition, from 0 to `max_members` - 1, as a
         subject transform of the stream makes it. `members` share the partitions, or `mappings`
         assigns them. `filters`: which messages, without the partition; None: all. Raises the errors
-        of `create_elastic_group`.
+        of `create_elastic`.
         """
-        location = GroupLocation(stream, name, elastic=False).check()
+        location = GroupLocation(self.stream, name, elastic=False).check()
         config = StaticConfig(
             max_members,
             texts_of("filters", filters or ()),
@@ -346,32 +359,35 @@ class GroupCalls(BucketCalls):
         info = await self._begin(location, config)
         bucket = await self._group_bucket(location, info)
         stored, _ = await _create_key(bucket, location, config)
-        return StaticGroup(self, bucket, location, stored)
+        return StaticGroup(self._js, bucket, location, stored)
 
-    async def elastic_group(self, stream: str, name: str) -> ElasticGroup:
+    async def elastic(self, name: str) -> ElasticGroup:
         """Bind to an elastic group.
 
         Raises ConsumerGroupNotFoundError, CodecError for an invalid configuration, and the errors
         of every API call (see `JetStream`).
         """
-        return ElasticGroup(self, *await self._bind(GroupLocation(stream, name, elastic=True)))
+        return ElasticGroup(
+            self._js, *await self._bind(GroupLocation(self.stream, name, elastic=True))
+        )
 
-    async def static_group(self, stream: str, name: str) -> StaticGroup:
-        """Bind to a static group. Raises the errors of `elastic_group`."""
-        return StaticGroup(self, *await self._bind(GroupLocation(stream, name, elastic=False)))
+    async def static(self, name: str) -> StaticGroup:
+        """Bind to a static group. Raises the errors of `elastic`."""
+        return StaticGroup(
+            self._js, *await self._bind(GroupLocation(self.stream, name, elastic=False))
+        )
 
-    def elastic_group_names(self, stream: str) -> Listing[str]:
+    def elastic_names(self) -> Listing[str]:
         """The names of a stream's elastic groups."""
-        return Listing(partial(self._group_names, GroupLocation(stream, "", elastic=True)))
+        return Listing(partial(self._group_names, GroupLocation(self.stream, "", elastic=True)))
 
-    def static_group_names(self, stream: str) -> Listing[str]:
+    def static_names(self) -> Listing[str]:
         """The names of a stream's static groups."""
-        return Listing(partial(self._group_names, GroupLocation(stream, "", elastic=False)))
+        return Listing(partial(self._group_names, GroupLocation(self.stream, "", elastic=False)))
 
     async def _group_names(self, location: GroupLocation) -> AsyncIterator[str]:
-        check_name("stream", location.stream)
         try:
-            bucket = await self.bucket(location.bucket)
+            bucket = await self._js.bucket(location.bucket)
         except errors.BucketNotFoundError:
             return
         async for key in bucket.keys(f"{location.stream}.*"):
@@ -379,21 +395,21 @@ class GroupCalls(BucketCalls):
 
     async def _begin(self, location: GroupLocation, config: GroupConfig) -> StreamInfo:
         checked_config(config)
-        check_feature("a consumer group", (2, 11), self.server_info)
-        return await self.stream_info(location.stream)
+        check_feature("a consumer group", (2, 11), self._js.server_info)
+        return await self._js.stream(location.stream).info()
 
     async def _group_bucket(self, location: GroupLocation, info: StreamInfo) -> Bucket:
         try:
-            return await self.bucket(location.bucket)
+            return await self._js.bucket(location.bucket)
         except errors.BucketNotFoundError:
-            return await self.create_bucket(
+            return await self._js.create_bucket(
                 location.bucket, replicas=info.config.num_replicas, storage="file"
             )
 
     async def _bind(self, location: GroupLocation) -> tuple[Bucket, GroupLocation, GroupConfig]:
         location.check()
         try:
-            bucket = await self.bucket(location.bucket)
+            bucket = await self._js.bucket(location.bucket)
             return (
                 bucket,
                 location,
@@ -401,6 +417,17 @@ class GroupCalls(BucketCalls):
             )
         except (errors.BucketNotFoundError, errors.KeyNotFoundError):
             raise errors.ConsumerGroupNotFoundError(location.stream, location.group) from None
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroups({self.stream!r})"
+
+
+class GroupCalls(BucketCalls):
+    """The call of JetStream for consumer groups."""
+
+    def consumer_groups(self, stream: str) -> ConsumerGroups:
+        """The consumer groups of a stream: create, find and list them. Raises BadNameError."""
+        return ConsumerGroups(self, stream)
 
 
 async def _create_key(

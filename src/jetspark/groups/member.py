@@ -175,8 +175,7 @@ class MemberConsumer:
         if self._location.elastic:
             own = {"name": self._name, "inactive_threshold": self._options["ack_wait"]}
         try:
-            self._consumer = await self._js.create_consumer(
-                self._location.source,
+            self._consumer = await self._js.stream(self._location.source).create_consumer(
                 **self._options,
                 **own,
                 filter_subjects=filters,
@@ -229,7 +228,7 @@ class MemberConsumer:
     async def info(self) -> ConsumerInfo | None:
         """None without a consumer."""
         try:
-            return await self._js.consumer_info(self._location.source, self._name)
+            return (await self._js.stream(self._location.source).consumer(self._name)).cached_info
         except (errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             return None
 
@@ -239,7 +238,7 @@ class MemberConsumer:
 
     async def delete(self) -> None:
         with suppress(errors.ConsumerNotFoundError):
-            await self._js.delete_consumer(self._location.source, self._name)
+            await self._js.stream(self._location.source).delete_consumer(self._name)
 
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]

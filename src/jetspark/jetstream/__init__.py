@@ -14,15 +14,14 @@ from jetspark.jetstream.consumers import PullConsumer as PullConsumer
 from jetspark.jetstream.consumers import PushConsumer as PushConsumer
 from jetspark.jetstream.consumers import PushMessages as PushMessages
 from jetspark.jetstream.context import JetStreamContext as JetStreamContext
+from jetspark.jetstream.counters import Counter as Counter
 from jetspark.jetstream.events import Events as Events
 from jetspark.jetstream.fast_ingest import FastIngest as FastIngest
 from jetspark.jetstream.fetch import FetchResult as FetchResult
 from jetspark.jetstream.in_flight import PublishFailure as PublishFailure
 from jetspark.jetstream.message import JsMsg as JsMsg
 from jetspark.jetstream.ordered import OrderedMessages as OrderedMessages
-from jetspark.jetstream.publish import Counter as Counter
 from jetspark.jetstream.publisher import Publisher as Publisher
 from jetspark.jetstream.stored import LastMsgs as LastMsgs
 from jetspark.jetstream.stored import StoredMsgs as StoredMsgs
-from jetspark.jetstream.streams import StreamTemplateConfig as StreamTemplateConfig
-from jetspark.jetstream.streams import StreamTemplateInfo as StreamTemplateInfo
+from jetspark.jetstream.stream import Stream as Stream

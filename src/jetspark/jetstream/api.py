@@ -112,8 +112,6 @@ class Api:
         self.timeout = seconds
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
-        self.direct: dict[str, bool] = {}
-        """Whether each stream allowed direct gets when last asked."""
         self.trace = trace
 
     async def call(

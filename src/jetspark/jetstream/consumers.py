@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 import jetspark.errors as errors
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, CoreClient
@@ -32,6 +32,7 @@ from jetspark.jetstream.consume import (
     JsMsgCallback,
     make_consume_options,
 )
+from jetspark.jetstream.differences import differing, with_differences
 from jetspark.jetstream.fetch import (
     CHECKS_PER_HEARTBEAT,
     GROUPS_SINCE,
@@ -45,7 +46,7 @@ from jetspark.jetstream.fetch import (
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.streams import differing, step_down, with_differences
+from jetspark.jetstream.stream_requests import step_down
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
@@ -81,6 +82,10 @@ class Consumer:
         """The consumer's name."""
         return self.cached_info.name
 
+    @property
+    def _names(self) -> dict[str, str]:
+        return {"stream": self.stream, "consumer": self.name}
+
     async def info(self) -> ConsumerInfo:
         """The consumer as it is now. Raises ConsumerNotFoundError, StreamNotFoundError."""
         self.cached_info = await consumer_info(self._api, self.stream, self.name)
@@ -88,48 +93,68 @@ class Consumer:
 
     async def delete(self) -> None:
         """Delete the consumer. Raises the errors of `info`."""
-        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
+        await self._api.call(js_api.CONSUMER_DELETE, **self._names)
+
+    async def update(
+        self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
+    ) -> ConsumerInfo:
+        """Change the consumer. Options not given keep their values; None removes one.
+
+        It reads the current configuration first, so one of two concurrent updates may undo the
+        other. Raises ConfigError, also for the name of another consumer, UnsupportedByServerError,
+        and the errors of `info`.
+        """
+        wire = _checked(self._api, config, options)
+        if _name_of(wire) not in (None, self.name):
+            raise errors.ConfigError(f"A consumer cannot be renamed: this is {self.name!r}.")
+        self.cached_info = await _update(self._api, self.stream, self.name, wire)
+        return self.cached_info
 
     async def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until an aware datetime (server 2.11).
+        """Deliver nothing until `until` (server 2.11).
 
-        Raises the errors of `JetStream.pause_consumer`.
+        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
+        UnsupportedByServerError, and the errors of `info`.
         """
-        return await pause_consumer(self._api, self.stream, self.name, check_moment("until", until))
+        return await self._pause(check_moment("until", until))
 
     async def resume(self) -> PauseState:
-        """Deliver again (server 2.11). Raises the errors of `JetStream.pause_consumer`."""
-        return await pause_consumer(self._api, self.stream, self.name, None)
+        """Deliver again (server 2.11). Raises the errors of `pause`."""
+        return await self._pause(None)
+
+    async def _pause(self, until: datetime | None) -> PauseState:
+        """Pause until a time; None resumes."""
+        body = {} if until is None else {"pause_until": text_of_time(until)}
+        needs = check_feature("pausing a consumer", (2, 11), self._api.server)
+        return from_wire(
+            PauseState, await self._api.call(js_api.CONSUMER_PAUSE, body, needs, **self._names)
+        )
 
     async def reset(self, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
-        The server forgets acknowledgements and delivery counts from there on. Raises the errors of
-        `JetStream.reset_consumer`, which has the details.
+        The server forgets acknowledgements and delivery counts from there on. `seq` needs a
+        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
+        APIError. Raises ConfigError, UnsupportedByServerError, and the errors of `info`.
         """
-        return await reset_consumer(self._api, self.stream, self.name, seq)
+        api, names = self._api, self._names
+        needs = check_feature("resetting a consumer", (2, 14), api.server)
+        body = None if seq is None else {"seq": check_sequence("seq", seq)}
+        # The consumer itself answers a reset, so for a missing consumer, or on a server without
+        # resets, the call would time out.
+        await api.call(js_api.CONSUMER_INFO, None, needs, **names)
+        return _to_info(await api.call(js_api.CONSUMER_RESET, body, needs, **names))
+
+    async def step_down_leader(self, *, preferred: str | None = None) -> None:
+        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError, and the errors
+        of `info`.
+        """
+        await step_down(self._api, js_api.CONSUMER_LEADER_STEPDOWN, preferred, **self._names)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
-
-
-async def pause_consumer(api: Api, stream: str, name: str, until: datetime | None) -> PauseState:
-    """None resumes. Raises the errors of `ConsumerCalls.pause_consumer`."""
-    body = {} if until is None else {"pause_until": text_of_time(until)}
-    needs = check_feature("pausing a consumer", (2, 11), api.server)
-    answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, stream=stream, consumer=name)
-    return from_wire(PauseState, answer)
-
-
-async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> ConsumerInfo:
-    """Raises the errors of `ConsumerCalls.reset_consumer`."""
-    needs = check_feature("resetting a consumer", (2, 14), api.server)
-    names = {"stream": stream, "consumer": name}
-    body = None if seq is None else {"seq": check_sequence("seq", seq)}
-    # The consumer itself answers a reset, so for a missing consumer, or on a server without resets,
-    # the call would time out.
-    await api.call(js_api.CONSUMER_INFO, None, needs, **names)
-    return from_wire(ConsumerInfo, await api.call(js_api.CONSUMER_RESET, body, needs, **names))
 
 
 # -------------------------------------------------------------------------------------------------
@@ -273,8 +298,7 @@ class PullConsumer(Consumer):
         needs = check_feature("unpin", GROUPS_SINCE, self._api.server)
         if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
             raise errors.ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
-        names = {"stream": self.stream, "consumer": self.name}
-        await self._api.call(js_api.CONSUMER_UNPIN, {"group": group}, needs, **names)
+        await self._api.call(js_api.CONSUMER_UNPIN, {"group": group}, needs, **self._names)
 
     @property
     def _acks(self) -> bool:
@@ -503,19 +527,21 @@ class PushConsumer(Consumer):
 # older ones it is looked up first.
 
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
+_DEFAULTS: Final = {"ack_policy": "explicit"}
 
 
 class ConsumerCalls:
-    """The calls of JetStream for consumers."""
+    """The calls of a stream that make, find and delete its consumers."""
 
     _api: Api
 
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        raise NotImplementedError
+
     async def create_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
+        self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
     ) -> PullConsumer:
         """Create a pull consumer, or bind to it when it exists with the same configuration.
 
@@ -524,205 +550,171 @@ class ConsumerCalls:
         without a name, until it was unused for 5 s. A `config` is sent unchanged: only its
         `durable_name` makes the consumer durable.
 
-        Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
-        exists with another configuration (use `update_consumer` to change it, `consumer` to bind to
-        it).
+        Raises ConfigError, UnsupportedByServerError, NameInUseError when it exists with another
+        configuration (use `create_or_update_consumer` to change it, `consumer` to bind to it).
         """
-        wire = _durable(merged({}, _checked(self._api, stream, config, options)), config)
-        if wire.get("deliver_subject"):
-            raise errors.ConfigError(
-                "deliver_subject makes a push consumer: use create_push_consumer."
-            )
-        return PullConsumer(self._api, await self._create(stream, wire))
-
-    async def create_push_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> PushConsumer:
-        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
-        wire = _durable(merged({}, _checked(self._api, stream, config, options)), config)
-        if not wire.get("deliver_subject"):
-            raise errors.ConfigError("A push consumer needs deliver_subject.")
-        return PushConsumer(self._api, await self._create(stream, wire))
-
-    async def update_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> ConsumerInfo:
-        """Change a consumer, by its name. Options not given keep their values; None removes one.
-
-        It reads the current configuration first, so one of two concurrent updates may undo the
-        other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
-        StreamNotFoundError.
-        """
-        return await self._change(stream, _checked(self._api, stream, config, options, defaults={}))
-
-    async def _change(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
-        name = _name_of(wire)
-        if name is None:
-            raise errors.ConfigError("Updating a consumer needs its name.")
-        answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
-        config = answer["config"]
-        if "filter_subjects" in wire or "filter_subject" in wire:  # each replaces the other
-            for kind in ("filter_subjects", "filter_subject"):
-                config.pop(kind, None)
-        return await self._send(stream, merged(config, wire), "update")
-
-    async def create_or_update_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> ConsumerInfo:
-        """Update a consumer, or create it, pull or push, when none has that name.
-
-        None is the server's default in both cases.
-
-        Raises the errors of `update_consumer` and `create_consumer`.
-        """
-        wire = _checked(self._api, stream, config, options, defaults={})
-        new = merged(_DEFAULTS, wire)
-        if _name_of(wire) is None:
-            return await self._create(stream, new)
-        try:
-            return await self._change(stream, wire)
-        except errors.ConsumerNotFoundError:
-            pass
-        try:
-            return await self._create(stream, _durable(new, config))
-        except errors.NameInUseError:  # created in between
-            return await self._change(stream, wire)
-
-    async def consumer(self, stream: str, name: str) -> PullConsumer:
-        """Bind to an existing pull consumer.
-
-        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer.
-        """
-        info = await consumer_info(self._api, stream, name)
-        if info.config.deliver_subject:
-            raise errors.ConsumerIsPushError(CONFLICT, "Consumer is push based")
+        wire = merged(_DEFAULTS, _pull(_checked(self._api, config, options)))
+        info = await _create(self._api, self.name, _durable(wire, config))
         return PullConsumer(self._api, info)
 
-    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """Bind to an existing push consumer.
-
-        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer.
-        """
-        info = await consumer_info(self._api, stream, name)
-        if not info.config.deliver_subject:
-            raise errors.ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
+    async def create_push_consumer(
+        self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
+    ) -> PushConsumer:
+        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
+        wire = merged(_DEFAULTS, _push(_checked(self._api, config, options)))
+        info = await _create(self._api, self.name, _durable(wire, config))
         return PushConsumer(self._api, info)
 
-    async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
-        """Configuration and state of a consumer.
+    async def create_or_update_consumer(
+        self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
+    ) -> PullConsumer:
+        """Update a pull consumer, or create it when none has that name.
 
-        Raises ConsumerNotFoundError, StreamNotFoundError.
+        Options not given keep their values in an update. None is the server's default in both
+        cases. Raises the errors of `create_consumer` and `Consumer.update`, and
+        ConsumerIsPushError.
         """
-        return await consumer_info(self._api, stream, name)
+        wire = _pull(_checked(self._api, config, options))
+        info = await _create_or_update(self._api, self.name, wire, config)
+        return PullConsumer(self._api, _is_pull(info))
 
-    async def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer. Raises ConsumerNotFoundError, StreamNotFoundError."""
-        await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
+    async def create_or_update_push_consumer(
+        self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
+    ) -> PushConsumer:
+        """Update a push consumer, or create it with a `deliver_subject` when none has that name.
 
-    def consumer_names(self, stream: str) -> Paged[str]:
-        """The names of a stream's consumers.
-
-        Raises BadNameError; while iterating StreamNotFoundError.
+        Raises as `create_or_update_consumer`, and ConfigError for a pull consumer.
         """
-        check_name("stream", stream)
-        return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
+        wire = _push(_checked(self._api, config, options))
+        info = await _create_or_update(self._api, self.name, wire, config)
+        return PushConsumer(self._api, _is_push(info))
 
-    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers. Raises the errors of `consumer_names`."""
-        check_name("stream", stream)
-        return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
+    async def consumer(self, name: str) -> PullConsumer:
+        """Bind to an existing pull consumer.
 
-    async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until `until` (server 2.11).
-
-        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError.
+        Raises ConsumerNotFoundError, ConsumerIsPushError for a push consumer.
         """
-        return await pause_consumer(self._api, stream, name, check_moment("until", until))
+        return PullConsumer(self._api, _is_pull(await consumer_info(self._api, self.name, name)))
 
-    async def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (server 2.11). Raises the errors of `pause_consumer`."""
-        return await pause_consumer(self._api, stream, name, None)
+    async def push_consumer(self, name: str) -> PushConsumer:
+        """Bind to an existing push consumer.
 
-    async def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
-        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
-
-        The server forgets acknowledgements and delivery counts from there on. `seq` needs a
-        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
-        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
-        StreamNotFoundError.
+        Raises ConsumerNotFoundError, ConfigError for a pull consumer.
         """
-        return await reset_consumer(self._api, stream, name, seq)
+        return PushConsumer(self._api, _is_push(await consumer_info(self._api, self.name, name)))
 
-    async def consumer_leader_stepdown(
-        self, stream: str, name: str, *, preferred: str | None = None
-    ) -> None:
-        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+    async def delete_consumer(self, name: str) -> None:
+        """Delete a consumer. Raises ConsumerNotFoundError."""
+        await self._api.call(js_api.CONSUMER_DELETE, stream=self.name, consumer=name)
 
-        Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, ConsumerNotFoundError.
-        """
-        call = js_api.CONSUMER_LEADER_STEPDOWN
-        await step_down(self._api, call, preferred, stream=stream, consumer=name)
+    def consumer_names(self) -> Paged[str]:
+        """The names of the stream's consumers. While iterating it raises StreamNotFoundError."""
+        return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=self.name)
 
-    async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
-        name = _name_of(wire)
-        if name is not None and not self._knows_actions():
-            existing = await self._existing(stream, name)
-            if existing is not None and "ts" not in existing:  # of a server before 2.10
-                return _same_or_in_use(existing, wire, stream, name)
-        try:
-            return await self._send(stream, wire, "create")
-        except errors.NameInUseError as error:
-            with suppress(errors.JetsparkError):  # not permitted to look it up
-                if (
-                    name is not None
-                    and (existing := await self._existing(stream, name)) is not None
-                ):
-                    different = differing(ConsumerConfig, existing["config"], wire)
-                    error = with_differences(error, different)
-            raise error from None
+    def consumers(self) -> Paged[ConsumerInfo]:
+        """The stream's consumers. Raises the errors of `consumer_names`."""
+        return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=self.name)
 
-    def _knows_actions(self) -> bool:
-        """Whether the server surely knows the action; behind a domain that is unknown."""
-        server = self._api.server
-        return server is not None and server.at_least(2, 10)
 
-    async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
-        try:
-            return await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
-        except errors.ConsumerNotFoundError:
-            return None
+def _pull(wire: dict[str, Any]) -> dict[str, Any]:
+    if wire.get("deliver_subject"):
+        raise errors.ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
+    return wire
 
-    async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
-        body: dict[str, Any] = {"stream_name": stream, "config": wire}
-        if self._api.server is None or self._knows_actions():  # older ones ignore it
-            body["action"] = action
-        name, needs = _name_of(wire), consumer_needs(wire)
-        if name is None:
-            call = js_api.CONSUMER_CREATE_UNNAMED
-            return _to_info(await self._api.call(call, body, needs, stream=stream))
-        # With the name in the subject, the server wants it in the configuration too.
-        wire.setdefault("name", name)
-        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
-        single = wire.get("filter_subject")
-        if single and "*" not in single and ">" not in single:
-            # With the filter in the subject, permissions can be given by filter. With wildcards
-            # the subject would not be valid for publishing (in pedantic mode).
-            call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
-        return _to_info(await self._api.call(call, body, needs, **names))
+
+def _push(wire: dict[str, Any]) -> dict[str, Any]:
+    if not wire.get("deliver_subject"):
+        raise errors.ConfigError("A push consumer needs deliver_subject.")
+    return wire
+
+
+def _is_pull(info: ConsumerInfo) -> ConsumerInfo:
+    if info.config.deliver_subject:
+        raise errors.ConsumerIsPushError(CONFLICT, "Consumer is push based")
+    return info
+
+
+def _is_push(info: ConsumerInfo) -> ConsumerInfo:
+    if not info.config.deliver_subject:
+        raise errors.ConfigError(
+            f'Consumer "{info.name}" of stream "{info.stream_name}" is a pull consumer.'
+        )
+    return info
+
+
+async def _create(api: Api, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
+    """Create a consumer with a whole configuration. Raises as `ConsumerCalls.create_consumer`."""
+    name = _name_of(wire)
+    if name is not None and not _knows_actions(api):
+        existing = await _existing(api, stream, name)
+        if existing is not None and "ts" not in existing:  # of a server before 2.10
+            return _same_or_in_use(existing, wire, stream, name)
+    try:
+        return await _send(api, stream, wire, "create")
+    except errors.NameInUseError as error:
+        with suppress(errors.JetsparkError):  # not permitted to look it up
+            if name is not None and (existing := await _existing(api, stream, name)) is not None:
+                different = differing(ConsumerConfig, existing["config"], wire)
+                error = with_differences(error, different)
+        raise error from None
+
+
+async def _update(api: Api, stream: str, name: str, wire: dict[str, Any]) -> ConsumerInfo:
+    """Change some fields of a consumer's configuration: it is read first."""
+    answer = await api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    config = answer["config"]
+    if "filter_subjects" in wire or "filter_subject" in wire:  # each replaces the other
+        for kind in ("filter_subjects", "filter_subject"):
+            config.pop(kind, None)
+    return await _send(api, stream, merged(config, wire), "update")
+
+
+async def _create_or_update(
+    api: Api, stream: str, wire: dict[str, Any], config: ConsumerConfigLike | None
+) -> ConsumerInfo:
+    """Update a consumer, or create it. `config`: what the caller gave besides options."""
+    name, new = _name_of(wire), merged(_DEFAULTS, wire)
+    if name is None:
+        return await _create(api, stream, new)
+    try:
+        return await _update(api, stream, name, wire)
+    except errors.ConsumerNotFoundError:
+        pass
+    try:
+        return await _create(api, stream, _durable(new, config))
+    except errors.NameInUseError:  # created in between
+        return await _update(api, stream, name, wire)
+
+
+def _knows_actions(api: Api) -> bool:
+    """Whether the server surely knows the action; behind a domain that is unknown."""
+    return api.server is not None and api.server.at_least(2, 10)
+
+
+async def _existing(api: Api, stream: str, name: str) -> dict[str, Any] | None:
+    try:
+        return await api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    except errors.ConsumerNotFoundError:
+        return None
+
+
+async def _send(api: Api, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
+    body: dict[str, Any] = {"stream_name": stream, "config": wire}
+    if api.server is None or _knows_actions(api):  # older ones ignore it
+        body["action"] = action
+    name, needs = _name_of(wire), consumer_needs(wire)
+    if name is None:
+        call = js_api.CONSUMER_CREATE_UNNAMED
+        return _to_info(await api.call(call, body, needs, stream=stream))
+    # With the name in the subject, the server wants it in the configuration too.
+    wire.setdefault("name", name)
+    call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
+    single = wire.get("filter_subject")
+    if single and "*" not in single and ">" not in single:
+        # With the filter in the subject, permissions can be given by filter. With wildcards
+        # the subject would not be valid for publishing (in pedantic mode).
+        call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
+    return _to_info(await api.call(call, body, needs, **names))
 
 
 async def create_ephemeral(
@@ -733,25 +725,20 @@ async def create_ephemeral(
     The consumer has a name, so the request may be sent twice, and survives a lost link. Raises the
     errors of `ConsumerCalls.create_consumer`.
     """
-    wire = {**merged({}, _checked(api, stream, config, {})), "name": name}
+    wire = {**merged(_DEFAULTS, _checked(api, config, {})), "name": name}
     body = {"stream_name": stream, "config": wire}
     call = js_api.CONSUMER_CREATE_UNNAMED._replace(question=True)
     return _to_info(await api.call(call, body, consumer_needs(wire), stream=stream))
 
 
-_DEFAULTS = {"ack_policy": "explicit"}
-
-
 def _checked(
-    api: Api,
-    stream: str,
-    config: ConsumerConfigLike | None,
-    options: ConsumerOptions,
-    *,
-    defaults: Mapping[str, Any] = _DEFAULTS,
+    api: Api, config: ConsumerConfigLike | None, options: ConsumerOptions
 ) -> dict[str, Any]:
-    check_name("stream", stream)
-    wire = {**defaults, **changes_to_wire(ConsumerConfig, config, options)}
+    """The configuration or its changes as a wire document.
+
+    Raises ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError.
+    """
+    wire = changes_to_wire(ConsumerConfig, config, options)
     name, durable = wire.get("name"), wire.get("durable_name")
     if name and durable and name != durable:
         raise errors.ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")

@@ -7,28 +7,27 @@ calls.
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.client import CoreClient
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
 from jetspark.jetstream.api import Api, ContextOptions
-from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.events import EventCalls
-from jetspark.jetstream.ordered import OrderedCalls
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import js_api
 from jetspark.wire.documents import ServerInfo
 
+_TEMPLATES: Final = "STREAM.TEMPLATE."
+
 
 class JetStreamContext(
     StreamCalls,
     PublishCalls,
-    ConsumerCalls,
-    OrderedCalls,
     EventCalls,
 ):
     """See `jetspark.JetStream`, which adds buckets and object stores."""
@@ -77,9 +76,14 @@ class JetStreamContext(
         request, as a mapping, JSON text, or the path of a JSON file. Sent unchanged; only the
         subject is checked. Returns the parsed JSON with all its fields, `type` too. Raises the
         answer's error (StreamNotFoundError, APIError …), ConfigError for a document that is not a
-        JSON object, BadSubjectError, JetStreamError when the answer is not a JSON object.
+        JSON object, BadSubjectError, JetStreamError when the answer is not a JSON object,
+        UnsupportedByServerError for stream templates, which servers before 2.14 have.
         """
         check_publish_subject(subject)
+        server = self._api.server
+        if subject.startswith(_TEMPLATES) and server is not None and server.at_least(2, 14):
+            # Nobody would answer.
+            raise errors.UnsupportedByServerError("A stream template", "< 2.14", server.version)
         payload = b"" if document is None else json_of(document)
         answer = await self._api.request(f"{self.api_prefix}.{subject}", payload)
         return js_api.parse_document(subject, answer, {})

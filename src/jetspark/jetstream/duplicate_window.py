@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jetspark.errors as errors
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.streams import stream_info
+from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import subject_matches
 from jetspark.wire import js_api
 

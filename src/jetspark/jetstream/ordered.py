@@ -38,7 +38,7 @@ from jetspark.jetstream.consume import (
 from jetspark.jetstream.consumers import consumer_info, create_ephemeral
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.stored import leader_get
-from jetspark.jetstream.streams import stream_info
+from jetspark.jetstream.stream_requests import stream_info
 from jetspark.retries import RECREATING
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, ns_to_datetime
@@ -193,7 +193,7 @@ CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]
 
 
 class OrderedMessages(ConsumerMessages):
-    """The result of `JetStream.ordered`: iterate it, or give it a callback."""
+    """The result of `Stream.ordered`: iterate it, or give it a callback."""
 
     def __init__(
         self,
@@ -492,13 +492,17 @@ INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
 class OrderedCalls:
-    """The call of JetStream that creates an ordered consumer."""
+    """The call of a stream that creates an ordered consumer."""
 
     _api: Api
 
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        raise NotImplementedError
+
     def ordered(
         self,
-        stream: str,
         *,
         subjects: str | Sequence[str] | None = None,
         deliver_policy: str | None = None,
@@ -514,7 +518,7 @@ class OrderedCalls:
         heartbeat: Seconds = HEARTBEAT,
         inactive_threshold: Seconds = INACTIVE_THRESHOLD,
     ) -> OrderedMessages:
-        """A stream in order, without a gap and without acks: iterate it, or give a callback.
+        """The stream in order, without a gap and without acks: iterate it, or give a callback.
 
         `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a DeliverPolicy,
         default "all"; or `start_seq` or `start_time` instead. `headers_only`: without payloads;
@@ -534,7 +538,6 @@ class OrderedCalls:
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered`.
         """
-        check_name("stream", stream)
         if name_prefix is not None:
             check_name("consumer", name_prefix)
         config = _config(
@@ -554,7 +557,7 @@ class OrderedCalls:
             expires=expires,
             heartbeat=heartbeat,
         )
-        return OrderedMessages(self._api, stream, config, limits, callback, name_prefix)
+        return OrderedMessages(self._api, self.name, config, limits, callback, name_prefix)
 
 
 def _config(

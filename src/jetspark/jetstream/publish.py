@@ -9,19 +9,17 @@ can be published again without harm.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
 import jetspark.errors as errors
 from jetspark.client.client import request_and_read
 from jetspark.client.messages import Message, Sendable, parts_of
-from jetspark.documents.document import text_of_time
 from jetspark.documents.requirements import check_feature
-from jetspark.documents.streams import PubAck, StoredMsg
+from jetspark.documents.streams import PubAck
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.atomic_batch import AtomicBatch, AtomicSender
+from jetspark.jetstream.counters import INCREMENT, parse_number, read_counter
 from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy, IngestSender
 from jetspark.jetstream.publish_request import (
     PublishMsgOptions,
@@ -35,20 +33,31 @@ from jetspark.jetstream.publish_request import (
     ttl_text,
 )
 from jetspark.jetstream.publisher import RETRY_FOR, DisconnectPolicy, Publisher, PublisherSender
-from jetspark.jetstream.stored import StoredCalls
+from jetspark.jetstream.schedules import (
+    NEXT,
+    ROLLUP,
+    SCHEDULE,
+    SCHEDULER,
+    SOURCE,
+    TARGET,
+    TARGET_TTL,
+    TIME_ZONE,
+    schedule_pattern,
+)
 from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
-from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
-from jetspark.validation import check_moment, check_text, check_whole
-from jetspark.wire.documents import decode_document, decode_json
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of
 
 _MAX_INCREMENT = 10**4000
 """Python makes no text of a number that is much longer."""
 
 
-class PublishCalls(StoredCalls):
+class PublishCalls:
     """The calls of JetStream that publish: messages, counters, schedules."""
+
+    _api: Api
 
     async def publish(
         self,
@@ -184,36 +193,13 @@ class PublishCalls(StoredCalls):
         all_headers = merged(with_id, [(INCREMENT, f"{by:+d}")])
         ack = await acknowledged(self._api, subject, b"", all_headers, timeout)
         if ack.duplicate:
-            return (await self.get_counter(ack.stream, subject)).value
+            return (await read_counter(self._api, ack.stream, subject)).value
         if ack.val is None:
             raise errors.JetStreamError(
                 f"Stream {ack.stream!r} does not count: it stored an ordinary message at "
                 f"sequence {ack.seq}."
             )
-        return _number(ack.val)
-
-    async def get_counter(self, stream: str, subject: str) -> Counter:
-        """A counter's value, from the stream's leader.
-
-        Raises MessageNotFoundError when nothing was counted yet, JetStreamError for a message that
-        is not a counter.
-        """
-        check_publish_subject(subject)
-        return _counter(await self.get_msg(stream, last_by_subject=subject, direct=False))
-
-    async def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
-        """The counters of all matching subjects, as of one moment.
-
-        A message that is not a counter is reported and left out. See `get_last_msgs` for its
-        conditions, errors and lag.
-        """
-        counters = []
-        async for message in self.get_last_msgs(stream, subjects):
-            try:
-                counters.append(_counter(message))
-            except errors.JetStreamError as error:
-                self._api.client.report(error)
-        return counters
+        return parse_number(ack.val)
 
     # -- schedules -----------------------------------------------------------------------------
 
@@ -257,7 +243,7 @@ class PublishCalls(StoredCalls):
         if time_zone is not None and cron is None:
             raise errors.ConfigError("time_zone goes with cron only.")
         schedule_headers = [
-            (SCHEDULE, _pattern(at, every, cron)),
+            (SCHEDULE, schedule_pattern(at, every, cron)),
             (TARGET, target),
             (SOURCE, source),
             (TARGET_TTL, None if target_ttl is None else ttl_text(target_ttl, "target_ttl")),
@@ -268,25 +254,6 @@ class PublishCalls(StoredCalls):
         return await acknowledged(
             self._api, subject, payload, merged(own, schedule_headers), timeout
         )
-
-    async def cancel_schedule(self, stream: str, subject: str) -> bool:
-        """Delete a schedule; False when there is none.
-
-        Raises JetStreamError, and deletes nothing, when the subject's last message is not a
-        schedule.
-        """
-        check_publish_subject(subject)
-        try:
-            message = await self.get_msg(stream, last_by_subject=subject, direct=False)
-            headers = message.headers
-            if headers is None or SCHEDULE not in headers:
-                raise errors.JetStreamError(
-                    f"The last message on {subject!r} of stream {stream!r} is not a schedule."
-                )
-            await self.delete_msg(stream, message.seq)
-        except errors.MessageNotFoundError:
-            return False
-        return True
 
     async def end_schedule(
         self,
@@ -343,97 +310,3 @@ async def acknowledged(
 
 def _pub_ack(reply: Message) -> PubAck:
     return parse_pub_ack(reply.data)
-
-
-# -------------------------------------------------------------------------------------------------
-# Counters: a subject whose stream adds up the published numbers (ADR-49).
-#
-# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
-# size; `increment` returns the sum. A missing ack leaves open whether it was counted; with `msg_id`
-# it can be repeated without counting twice.
-
-
-INCREMENT = "Nats-Incr"
-SOURCES = "Nats-Counter-Sources"
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A counter as stored last."""
-
-    subject: str
-    value: int
-    increment: int
-    """The number added last."""
-    sources: Mapping[str, Mapping[str, int]]
-    """The parts of other streams: stream, subject there, value there."""
-    seq: int
-    """The stream's sequence of this value."""
-
-
-def _counter(message: StoredMsg) -> Counter:
-    try:
-        headers = message.headers
-        if headers is None:
-            raise KeyError(INCREMENT)
-        sources: dict[str, dict[str, str]] = {}
-        if text := headers.get(SOURCES):
-            sources = decode_json(text, dict[str, dict[str, str]], "sources")
-        body = decode_document(message.data, "counter")
-        return Counter(
-            subject=message.subject,
-            value=_number(body["val"]),
-            increment=_number(headers[INCREMENT]),
-            sources={
-                stream: {subject: _number(value) for subject, value in values.items()}
-                for stream, values in sources.items()
-            },
-            seq=message.seq,
-        )
-    except (errors.DocumentError, KeyError):
-        raise errors.JetStreamError(
-            f"The last message on {message.subject!r}, at sequence {message.seq}, is not a counter."
-        ) from None
-
-
-def _number(text: Any) -> int:
-    """Raise JetStreamError for anything but a number that Python can read."""
-    try:
-        return int(text)
-    except (TypeError, ValueError):
-        raise errors.JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
-
-
-# -------------------------------------------------------------------------------------------------
-# Scheduled messages: the stream publishes later, or again and again (ADR-51).
-#
-# Contract: a schedule is a message on a subject of its own, in a stream with `allow_msg_schedules`;
-# while it is the subject's last message, the stream publishes to the target, a subject of the same
-# stream. A new schedule on the subject replaces the old one. Times are the server's. At one time
-# (`at`): server 2.12; everything else: 2.14.
-
-
-SCHEDULE = "Nats-Schedule"
-TARGET = "Nats-Schedule-Target"
-SOURCE = "Nats-Schedule-Source"
-TARGET_TTL = "Nats-Schedule-TTL"
-TIME_ZONE = "Nats-Schedule-Time-Zone"
-ROLLUP = "Nats-Schedule-Rollup"
-SCHEDULER = "Nats-Scheduler"
-NEXT = "Nats-Schedule-Next"
-
-
-def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> str:
-    if [at, every, cron].count(None) != 2:
-        raise errors.ConfigError("A schedule needs exactly one of at, every and cron.")
-    if at is not None:
-        moment = check_moment("at", at)
-        return f"@at {text_of_time(moment)}"
-    if every is not None:
-        if (ns := ns_from_now("every", every)) < NANOSECONDS:
-            raise errors.ConfigError("every is at least 1 second.")
-        return f"@every {ns}ns"
-    text = check_text("cron", cron or "").strip()
-    if not text:  # the server would see no schedule at all
-        raise errors.ConfigError("cron is empty.")
-    return text

@@ -24,10 +24,11 @@ from jetspark.client.messages import Message
 from jetspark.documents.configuration import given
 from jetspark.documents.document import from_wire, text_of_time, timestamp_of_text
 from jetspark.documents.requirements import check_feature
-from jetspark.documents.streams import StoredMsg
+from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.err_codes import MESSAGE_DELETE_FAILED, MESSAGE_NOT_FOUND, SEQUENCE_NOT_FOUND
 from jetspark.jetstream.api import Api
-from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.jetstream.stream_requests import stream_info
+from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_moment, check_sequence, check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
@@ -88,7 +89,7 @@ async def read_range(
     max_bytes: int,
     confirm: bool,
 ) -> AsyncIterator[StoredMsg]:
-    """Messages in order until the end. Raises the errors of `StoredCalls.get_msgs`."""
+    """Messages in order until the end. Raises the errors of `StoredCalls.get_many`."""
     only = given(next_by_subj=subject)
     left = sys.maxsize if max_msgs is None else max_msgs
     last = sys.maxsize if up_to_seq is None else up_to_seq
@@ -160,7 +161,7 @@ class LastMsgs(NamedTuple):
 
 
 async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
-    """Read for `StoredCalls.get_last_msgs_together`.
+    """Read for `StoredCalls.get_last_together`.
 
     Only one complete batch proves that nothing is missing, since messages may be replaced between
     two. From 2.14 on the server makes it while nothing is stored; older servers break it off when a
@@ -315,13 +316,18 @@ _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 
 class StoredCalls:
-    """The calls of JetStream for stored messages."""
+    """The calls of a stream for its stored messages."""
 
     _api: Api
+    _info: StreamInfo | None
 
-    async def get_msg(
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        raise NotImplementedError
+
+    async def get(
         self,
-        stream: str,
         seq: int | None = None,
         *,
         last_by_subject: str | None = None,
@@ -332,7 +338,7 @@ class StoredCalls:
 
         By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
         `direct`: False reads from the stream's leader, True from any replica or mirror. None: from
-        any if the stream's `allow_direct` is on (looked up once for each stream), and from the
+        any if the stream's `allow_direct` is on (as in `cached_info`), and from the
         leader if it is off or the message was not found. A replica may lag and answer with an older
         message.
 
@@ -348,28 +354,27 @@ class StoredCalls:
         for subject in (last_by_subject, next_by_subject):
             if subject is not None:
                 check_subscribe_subject(subject)
-        check_name("stream", stream)
         body = given(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        if direct is None and stream not in self._api.direct:
-            info = await self._api.call(js_api.STREAM_INFO, stream=stream)
-            self._api.direct[stream] = bool(info["config"].get("allow_direct"))
-        if self._api.direct[stream] if direct is None else direct:
+        if direct is None:
+            info = self._info or await stream_info(self._api, self.name)
+            self._info = info
+            may_be_direct = bool(info.config.allow_direct)
+        if may_be_direct if direct is None else direct:
             try:
-                return await direct_get(self._api, stream, body)
+                return await direct_get(self._api, self.name, body)
             except (errors.NoRespondersError, errors.RequestTimeoutError) as error:
-                self._api.direct.pop(stream, None)
+                self._info = None  # its configuration may have changed
                 if direct and isinstance(error, errors.NoRespondersError):
-                    raise await no_direct_gets(self._api, stream) from None
+                    raise await no_direct_gets(self._api, self.name) from None
                 if isinstance(error, errors.RequestTimeoutError):
                     raise
             except errors.MessageNotFoundError:
                 if direct:
                     raise
-        return await leader_get(self._api, stream, body)
+        return await leader_get(self._api, self.name, body)
 
-    def get_msgs(
+    def get_many(
         self,
-        stream: str,
         seq: int | None = None,
         *,
         start_time: datetime | None = None,
@@ -402,13 +407,12 @@ class StoredCalls:
         position: dict[str, Any] = {"seq": first}
         if start_time is not None:
             position = {"start_time": text_of_time(check_moment("start_time", start_time))}
-        self._check_batches(stream, batch, max_bytes)
-        arguments = (stream, position, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
+        self._check_batches(batch, max_bytes)
+        arguments = (self.name, position, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
         return StoredMsgs(partial(read_range, self._api, *arguments))
 
-    def get_last_msgs(
+    def get_last(
         self,
-        stream: str,
         subjects: str | Sequence[str],
         *,
         up_to_seq: int | None = None,
@@ -420,7 +424,7 @@ class StoredCalls:
 
         All as of one moment: now, or just after `up_to_seq`, or just before `up_to_time` (a future
         one is now), if the stream still has those messages. Beyond 1,024 subjects the server
-        refuses: DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
+        refuses: DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_many`.
         """
         checked = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
@@ -429,7 +433,7 @@ class StoredCalls:
             check_sequence("up_to_seq", up_to_seq)
         if up_to_time is not None:
             check_moment("up_to_time", up_to_time)
-        self._check_batches(stream, batch, max_bytes)
+        self._check_batches(batch, max_bytes)
         body = given(
             multi_last=checked,
             up_to_seq=up_to_seq,
@@ -437,21 +441,21 @@ class StoredCalls:
             batch=batch,
             max_bytes=max_bytes,
         )
-        return StoredMsgs(partial(read_last, self._api, stream, body))
+        return StoredMsgs(partial(read_last, self._api, self.name, body))
 
-    async def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
+    async def get_last_together(self, subjects: str | Sequence[str]) -> LastMsgs:
         """The last message of each subject that matches, proven to be as of one sequence.
 
-        Unlike with `get_last_msgs`, no message replaced during the read can be missing. The server
+        Unlike with `get_last`, no message replaced during the read can be missing. The server
         answers for at most 1,024 subjects and 32 MiB: otherwise DirectGetError. The replica that
         answers may lag behind the last ack. Raises RequestTimeoutError when messages were replaced
-        again and again, and the errors of `get_msgs`.
+        again and again, and the errors of `get_many`.
         """
         checked = _checked_subjects(subjects)
-        self._check_batches(stream, 1, 1)
-        return await read_together(self._api, stream, checked)
+        self._check_batches(1, 1)
+        return await read_together(self._api, self.name, checked)
 
-    async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
+    async def delete_msg(self, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
         Raises MessageNotFoundError, StreamNotFoundError.
@@ -459,20 +463,19 @@ class StoredCalls:
         check_sequence("seq", seq)
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
         try:
-            await self._api.call(js_api.MSG_DELETE, body, stream=stream)
+            await self._api.call(js_api.MSG_DELETE, body, stream=self.name)
         except errors.APIError as error:
             # A file store has one code for every failure; only the text has the reason.
             if error.err_code == SEQUENCE_NOT_FOUND or (
                 error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):
-                sentence = f'No message {seq} in stream "{stream}".'
+                sentence = f'No message {seq} in stream "{self.name}".'
                 raise errors.MessageNotFoundError(
                     error.code, error.err_code, error.description, sentence
                 ) from None
             raise
 
-    def _check_batches(self, stream: str, batch: int, max_bytes: int) -> None:
-        check_name("stream", stream)
+    def _check_batches(self, batch: int, max_bytes: int) -> None:
         check_whole("batch", batch)
         check_whole("max_bytes", max_bytes)
         check_feature(BATCHES, (2, 11), self._api.server)

@@ -57,7 +57,7 @@ Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 
 
 class StreamWatcher(Scoped, Generic[EntryT]):
-    """`name`: of the bucket or store. `reading`: options of `JetStream.ordered`."""
+    """`name`: of the bucket or store. `reading`: options of `Stream.ordered`."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._end_of_initial_data()
 
     async def _find_start(self) -> None:
-        info = await self._js.stream_info(self._stream)
+        info = await self._js.stream(self._stream).info()
         self._origin = StreamOrigin(info.created, info.state.last_seq)
         if not self._updates_only:
             self._until = await self._last_message()
@@ -182,8 +182,8 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         if self._messages is not None:
             self._messages.stop()
         with self._js.client.hooks.quiet():
-            self._messages = self._js.ordered(
-                self._stream, subjects=self._subjects, **start, **self._reading
+            self._messages = self._js.stream(self._stream).ordered(
+                subjects=self._subjects, **start, **self._reading
             )
         if self._origin is not None:
             # Only what came: `resume_from` may be ahead of the stream.
@@ -196,7 +196,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     async def _last_of(self, subject: str) -> int:
         try:
-            stored = await self._js.get_msg(self._stream, last_by_subject=subject, direct=False)
+            stored = await self._js.stream(self._stream).get(last_by_subject=subject, direct=False)
         except errors.MessageNotFoundError:
             return 0
         return stored.seq
@@ -344,7 +344,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """The leader's subjects that have had no entry."""
         names: set[str] = set()
         for subject in self._subjects:
-            info = await self._js.stream_info(self._stream, subjects_filter=subject)
+            info = await self._js.stream(self._stream).info(subjects_filter=subject)
             names.update(info.state.subjects or ())
         # Of subjects that are not UTF-8 the leader does not tell the bytes.
         return {name.encode() for name in names if "\ufffd" not in name} - self._seen

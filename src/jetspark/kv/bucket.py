@@ -25,8 +25,9 @@ from jetspark.client.listing import Listing
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import External, Source, StreamInfo
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.differences import known_as
 from jetspark.jetstream.publish_request import TimeToLive
-from jetspark.jetstream.streams import known_as
+from jetspark.jetstream.stream import Stream
 from jetspark.kv.codecs import BucketEncoding, Entry, KeyCodec, Snapshot, ValueCodec
 from jetspark.kv.config import (
     BUCKET_OPTIONS,
@@ -347,12 +348,18 @@ class Bucket(ReadOnlyBucket):
             old = marker.created_ns <= before
             removed += old
             # By sequence: entries after the marker stay.
-            await self._js.purge_stream(
-                self._encoding.stream,
-                filter=self._encoding.subject(marker.key),
-                seq=marker.revision + old,
+            await self._stored.stream.purge(
+                filter=self._encoding.subject(marker.key), seq=marker.revision + old
             )
         return removed
+
+    async def empty(self) -> int:
+        """Delete all entries, but not the bucket; returns how many there were.
+
+        Revisions continue. Watchers get no deletions.
+        """
+        with about_bucket(self.name):
+            return await self._stored.stream.purge()
 
     async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
@@ -380,8 +387,8 @@ class BucketCalls(JetStreamContext):
         configuration, UnsupportedByServerError, and as every API call (see `JetStream`).
         """
         bucket, name = bucket_config(config, options), check_bucket(name)
-        info = await self._make_bucket(name, bucket, _origin_options(name, bucket))
-        return self._bound(info)
+        stream = await self._make_bucket(name, bucket, _origin_options(name, bucket))
+        return self._bound(stream.cached_info)
 
     async def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
@@ -397,7 +404,7 @@ class BucketCalls(JetStreamContext):
         await self._check_markers(bucket)
         with about_bucket(name):
             stream = (await self._bucket_info(name)).name
-            return self._bound(await self.update_stream(name=stream, **stream_options(bucket)))
+            return self._bound(await self.stream(stream).update(**stream_options(bucket)))
 
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
@@ -442,7 +449,8 @@ class BucketCalls(JetStreamContext):
         if writable:
             # Allows removing an origin's entries here one by one.
             origin_options.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
-        return self._bound(await self._make_bucket(name, bucket, origin_options))
+        stream = await self._make_bucket(name, bucket, origin_options)
+        return self._bound(stream.cached_info)
 
     async def create_bucket_mirror(
         self,
@@ -451,7 +459,7 @@ class BucketCalls(JetStreamContext):
         config: BucketConfig | None = None,
         /,
         **options: Unpack[BucketSettings],
-    ) -> StreamInfo:
+    ) -> Stream:
         """Create a mirror of a bucket, which answers direct gets nearer to some readers.
 
         It is a stream of this name, not a bucket: `bucket` cannot bind to it, and `delete_stream`
@@ -478,14 +486,6 @@ class BucketCalls(JetStreamContext):
         with about_bucket(name):
             await self.delete_stream((await self._bucket_info(name)).name)
 
-    async def empty_bucket(self, name: str) -> int:
-        """Delete all entries, but not the bucket; returns how many there were.
-
-        Revisions continue. Watchers get no deletions. Raises as `bucket`.
-        """
-        with about_bucket(name):
-            return await self.purge_stream((await self._bucket_info(name)).name)
-
     def bucket_names(self) -> Listing[str]:
         """The names of all buckets."""
         return Listing(self._bucket_names)
@@ -508,7 +508,7 @@ class BucketCalls(JetStreamContext):
     async def _bucket_info(self, name: str) -> StreamInfo:
         """The stream's information. Raises BucketNotFoundError, also for another stream."""
         with suppress(errors.StreamNotFoundError):
-            info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
+            info = await self.stream(STREAM_PREFIX + check_bucket(name)).info()
             if is_bucket(info.config):
                 return info
         raise errors.BucketNotFoundError(name)
@@ -523,7 +523,7 @@ class BucketCalls(JetStreamContext):
         origin_options: dict[str, Any],
         *,
         stream: str | None = None,
-    ) -> StreamInfo:
+    ) -> Stream:
         await self._check_markers(bucket)
         options = {**NEW_BUCKET, **stream_options(bucket), **origin_options}
         try:

@@ -43,10 +43,11 @@ class BucketStream:
     def __init__(self, js: JetStreamContext, encoding: BucketEncoding) -> None:
         self.js = js
         self.encoding = encoding
+        self.stream = js.stream(encoding.stream)
 
     async def info(self) -> StreamInfo:
         with about_bucket(self.encoding.name):
-            return await self.js.stream_info(self.encoding.stream)
+            return await self.stream.info()
 
     async def read(self, key: str, revision: int | None = None, *, leader: bool) -> Entry:
         """See `Bucket.get`."""
@@ -56,9 +57,7 @@ class BucketStream:
         last = subject if revision is None else None
         try:
             with about_bucket(encoding.name):
-                stored = await self.js.get_msg(
-                    encoding.stream, revision, last_by_subject=last, direct=direct
-                )
+                stored = await self.stream.get(revision, last_by_subject=last, direct=direct)
         except errors.MessageNotFoundError:
             raise errors.KeyNotFoundError(encoding.name, key, revision=revision) from None
         except errors.RequestTimeoutError:
@@ -85,7 +84,7 @@ class BucketStream:
         while True:
             try:
                 with about_bucket(encoding.name):
-                    last_msgs = await js.get_last_msgs_together(encoding.stream, subjects)
+                    last_msgs = await self.stream.get_last_together(subjects)
             except errors.DirectGetError as error:
                 raise self._explained(error) from None
             if last_msgs.up_to_seq >= min_revision or (
@@ -108,7 +107,7 @@ class BucketStream:
         """Whether the leader has no entry of any key, since an empty answer names no sequence."""
         for subject in subjects:
             with suppress(errors.MessageNotFoundError):
-                await self.js.get_msg(self.encoding.stream, last_by_subject=subject, direct=False)
+                await self.stream.get(last_by_subject=subject, direct=False)
                 return False
         return True
 

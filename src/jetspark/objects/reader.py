@@ -186,7 +186,9 @@ class MetaStore:
     async def _at(self, subject: str) -> StoredMeta:
         try:
             with about_store(self.store):
-                stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
+                stored = await self.js.stream(self.stream).get(
+                    last_by_subject=subject, direct=False
+                )
         except errors.MessageNotFoundError:
             return StoredMeta(None, 0, b"", subject)
         try:
@@ -247,7 +249,7 @@ class MetaStore:
         while True:
             try:
                 with suppress(errors.StreamNotFoundError):
-                    await self.js.purge_stream(self.stream, filter=subject)
+                    await self.js.stream(self.stream).purge(filter=subject)
                 return True
             except errors.JetsparkError as error:
                 try:
@@ -524,11 +526,9 @@ class ObjectReader:
     def _begin(self) -> OrderedMessages:
         js = self._meta.js
         with js.client.hooks.quiet():
-            self._messages = js.ordered(
-                self._meta.stream,
+            self._messages = js.stream(self._meta.stream).ordered(
                 subjects=self._subject,
                 start_seq=self._last + 1,
-                # At least one chunk of any size.
                 max_bytes=max(PULL_AHEAD, 2 * js.client.max_payload),
                 heartbeat=HEARTBEAT,
             )
@@ -556,8 +556,8 @@ class ObjectReader:
     async def _ask_leader(self) -> None:
         """Raise ObjectDamagedError when the leader has no more chunks."""
         try:
-            await self._meta.js.get_msg(
-                self._meta.stream, self._last + 1, next_by_subject=self._subject, direct=False
+            await self._meta.js.stream(self._meta.stream).get(
+                self._last + 1, next_by_subject=self._subject, direct=False
             )
         except errors.MessageNotFoundError:
             current = (await self._meta.find(self._info.name)).info

@@ -19,7 +19,7 @@ from jetspark.client.listing import Listing
 from jetspark.client.tasks import in_thread
 from jetspark.jetstream.backing import STREAM_FIELDS, stream_options_of, takes_in
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.streams import known_as
+from jetspark.jetstream.differences import known_as
 from jetspark.objects.info import (
     STREAM_PREFIX,
     ObjectInfo,
@@ -97,12 +97,12 @@ class ObjectStore:
     async def status(self) -> ObjectStoreStatus:
         """Configuration and state."""
         with about_store(self.name):
-            return ObjectStoreStatus(await self._js.stream_info(self.stream))
+            return ObjectStoreStatus(await self._js.stream(self.stream).info())
 
     async def seal(self) -> ObjectStoreStatus:
         """Allow no more changes, for ever. The whole store can still be deleted."""
         with about_store(self.name):
-            return ObjectStoreStatus(await self._js.update_stream(name=self.stream, sealed=True))
+            return ObjectStoreStatus(await self._js.stream(self.stream).update(sealed=True))
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class ObjectStoreCalls(JetStreamContext):
         store = store_config(config, options)
         with about_store(name):
             stream = await self._store_stream(name)
-            await self.update_stream(name=stream, **stream_options_of(store, STREAM_FIELDS))
+            await self.stream(stream).update(**stream_options_of(store, STREAM_FIELDS))
         return ObjectStore(self, name)
 
     async def object_store(self, name: str) -> ObjectStore:
@@ -442,7 +442,7 @@ class ObjectStoreCalls(JetStreamContext):
         """The store's stream. Raises ObjectStoreNotFoundError, also for another stream."""
         stream = STREAM_PREFIX + check_store(name)
         with suppress(errors.StreamNotFoundError):
-            if takes_in((await self.stream_info(stream)).config, f"$O.{name}.M.>"):
+            if takes_in((await self.stream(stream).info()).config, f"$O.{name}.M.>"):
                 return stream
         raise no_store(name)
 

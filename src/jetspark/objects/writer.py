@@ -257,19 +257,19 @@ class ObjectWriter:
         stream = self._meta.stream
         while True:
             try:
-                stored = await self._js.get_msg(
-                    stream, self._last_good + 1, next_by_subject=self._subject, direct=False
+                stored = await self._js.stream(stream).get(
+                    self._last_good + 1, next_by_subject=self._subject, direct=False
                 )
             except errors.MessageNotFoundError:
                 return
             with suppress(errors.MessageNotFoundError):
-                await self._js.delete_msg(stream, stored.seq)
+                await self._js.stream(stream).delete_msg(stored.seq)
 
     async def _count_chunks(self) -> None:
         """Count again: some may have been purged, or stored twice by a very late arrival."""
         while True:
             try:
-                info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
+                info = await self._js.stream(self._meta.stream).info(subjects_filter=self._subject)
                 break
             except errors.JetsparkError as error:
                 await self._retry.wait(error)
@@ -289,15 +289,15 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     removed = 0
     with about_store(store):
         # List the chunks first: an object completed from now on has a later info.
-        info = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
+        info = await js.stream(stream).info(subjects_filter=chunk_subject(store, ">"))
         subjects = set(info.state.subjects or ())
         if subjects:
             subjects -= {subject async for subject in _used(meta, subjects)}
         for subject in sorted(subjects):
             with suppress(errors.MessageNotFoundError):  # removed by its own put
-                last = await js.get_msg(stream, last_by_subject=subject, direct=False)
+                last = await js.stream(stream).get(last_by_subject=subject, direct=False)
                 if last.time.timestamp() <= before:
-                    removed += await js.purge_stream(stream, filter=subject, seq=last.seq + 1)
+                    removed += await js.stream(stream).purge(filter=subject, seq=last.seq + 1)
     return removed
 
 
@@ -307,8 +307,8 @@ async def _used(meta: MetaStore, subjects: set[str]) -> AsyncIterator[str]:
     seq = 0
     while True:
         try:
-            stored = await meta.js.get_msg(
-                meta.stream, seq + 1, next_by_subject=all_infos(meta.store), direct=False
+            stored = await meta.js.stream(meta.stream).get(
+                seq + 1, next_by_subject=all_infos(meta.store), direct=False
             )
         except errors.MessageNotFoundError:
             return

@@ -242,8 +242,8 @@ class _Registry:
     async def _find_refs(self, pattern: SchemaRef) -> list[SchemaRef]:
         """Return the references that match a pattern, those of removed schemas included."""
         before = f"$KV.{self._bucket.name}."
-        info = await self._js.stream_info(
-            self._bucket.stream, subjects_filter=f"{before}{pattern.key}"
+        info = await self._js.stream(self._bucket.stream).info(
+            subjects_filter=f"{before}{pattern.key}"
         )
         refs = (SchemaRef.of_key(key.removeprefix(before)) for key in info.state.subjects or ())
         return [ref for ref in refs if ref is not None]

@@ -51,14 +51,6 @@ STREAM_LEADER_STEPDOWN: Final = Call(
 STREAM_PEER_REMOVE: Final = Call("STREAM.PEER.REMOVE.{stream}", "stream_remove_peer_response")
 DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None, question=True)
 DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None, question=True)
-TEMPLATE_CREATE: Final = Call(
-    "STREAM.TEMPLATE.CREATE.{template}", "stream_template_create_response"
-)
-TEMPLATE_NAMES: Final = Call("STREAM.TEMPLATE.NAMES", "stream_template_names_response")
-TEMPLATE_INFO: Final = Call("STREAM.TEMPLATE.INFO.{template}", "stream_template_info_response")
-TEMPLATE_DELETE: Final = Call(
-    "STREAM.TEMPLATE.DELETE.{template}", "stream_template_delete_response"
-)
 CONSUMER_CREATE_UNNAMED: Final = Call("CONSUMER.CREATE.{stream}", "consumer_create_response")
 CONSUMER_CREATE: Final = Call("CONSUMER.CREATE.{stream}.{consumer}", "consumer_create_response")
 CONSUMER_CREATE_FILTERED: Final = Call(

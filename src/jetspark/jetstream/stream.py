@@ -1,0 +1,139 @@
+"""One stream: its information, configuration, messages and consumers.
+
+Contract: a handle is cheap, needs no closing, and holds nothing of the server but `cached_info`.
+Any number of handles may name the same stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Self, Unpack
+
+import jetspark.errors as errors
+from jetspark.documents.configuration import given
+from jetspark.documents.streams import StreamInfo, UnnamedStreamOptions
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consumers import ConsumerCalls
+from jetspark.jetstream.counters import CounterCalls
+from jetspark.jetstream.ordered import OrderedCalls
+from jetspark.jetstream.schedules import ScheduleCalls
+from jetspark.jetstream.stream_requests import (
+    StreamConfigLike,
+    checked_config,
+    step_down,
+    to_stream_info,
+    update_config,
+)
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.validation import check_sequence, check_whole
+from jetspark.wire import js_api
+from jetspark.wire.js_api import SubjectPages
+
+
+class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
+    """A stream, as `JetStream.create_stream` and `JetStream.stream` return it.
+
+    Await it to ask the server for its `info`; the result is the handle itself. Its calls raise
+    StreamNotFoundError, and the errors of every API call (see `JetStream`).
+    """
+
+    def __init__(self, api: Api, stream: str | StreamInfo) -> None:
+        """A handle without a request. `stream`: the name, or what the server told of it."""
+        self._api = api
+        self._info = None if isinstance(stream, str) else stream
+        self._name = check_name("stream", stream) if isinstance(stream, str) else stream.name
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self._name
+
+    @property
+    def cached_info(self) -> StreamInfo:
+        """The result of the last `info` or `update`, or of the call that created this object.
+
+        Raises ConfigError when there was none.
+        """
+        if self._info is None:
+            raise errors.ConfigError(f'Stream "{self.name}" was not asked yet: call info().')
+        return self._info
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._checked().__await__()
+
+    async def _checked(self) -> Self:
+        await self.info()
+        return self
+
+    async def info(
+        self, *, deleted_details: bool = False, subjects_filter: str | None = None
+    ) -> StreamInfo:
+        """Configuration and state of the stream as it is now.
+
+        `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of each
+        matching subject (">" for all), in as many pages as that takes. Raises BadSubjectError.
+        """
+        if subjects_filter is not None:
+            check_subscribe_subject(subjects_filter)
+        request = given(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
+        answer = await self._api.call(js_api.STREAM_INFO, request or None, stream=self.name)
+        pages = SubjectPages()
+        page = answer
+        while subjects_filter is not None and not pages.add(page):
+            page = await self._api.call(
+                js_api.STREAM_INFO, {**request, "offset": pages.offset}, stream=self.name
+            )
+        if pages.counts:
+            answer["state"]["subjects"] = pages.counts
+        self._info = to_stream_info(answer)
+        return self._info
+
+    async def update(
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[UnnamedStreamOptions]
+    ) -> StreamInfo:
+        """Change the stream. Options that are not given keep their values; None removes one.
+
+        It reads the current configuration first, so one of two concurrent updates may undo the
+        other. Raises ConfigError, also for the name of another stream, UnsupportedByServerError.
+        """
+        wire = checked_config(self._api, config, options)
+        if wire.get("name", self.name) != self.name:
+            raise errors.ConfigError(f'A stream cannot be renamed: this is "{self.name}".')
+        self._info = await update_config(self._api, self.name, wire)
+        return self._info
+
+    async def purge(
+        self, *, filter: str | None = None, keep: int | None = None, seq: int | None = None
+    ) -> int:
+        """Delete all messages or some; returns how many.
+
+        `filter`: only those of matching subjects. `keep`: keep so many of the last ones. `seq`:
+        only those before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
+        than 1, BadSubjectError.
+        """
+        if keep is not None and seq is not None:
+            raise errors.ConfigError("Give either keep or seq, not both.")
+        if filter is not None:
+            check_subscribe_subject(filter)
+        # To the server, 0 is "not given": purge everything.
+        if keep is not None:
+            check_whole("keep", keep)
+        if seq is not None:
+            check_sequence("seq", seq)
+        if seq == 1:  # nothing is before 1, but servers before 2.14 would purge everything
+            await self.info()
+            return 0
+        body = given(filter=filter, keep=keep, seq=seq)
+        answer = await self._api.call(js_api.STREAM_PURGE, body, stream=self.name)
+        purged: int = answer.get("purged", 0)
+        return purged
+
+    async def step_down_leader(self, *, preferred: str | None = None) -> None:
+        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError.
+        """
+        await step_down(self._api, js_api.STREAM_LEADER_STEPDOWN, preferred, stream=self.name)
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r})"
