@@ -13,7 +13,8 @@ Contract of reading an object
   caller with all bytes has the object. Otherwise it raises ObjectDamagedError (an object that is
   replaced or deleted meanwhile loses its chunks) or DigestMismatchError. It does not wait for
   missing chunks, but asks the stream's leader.
-- A thread computes the digest of many bytes. There is no task.
+- A thread computes the digest of many bytes, while the chunks are used and others arrive. There is
+  no task.
 
 Contract of files: they are read and written in threads, BLOCK bytes at a time. A given file object
 stays open, at its last position. A path is written under a temporary name and renamed when it is
@@ -41,6 +42,7 @@ from collections.abc import (
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -81,15 +83,15 @@ STALL_TIMEOUT: Final = 30.0
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks buffered or requested ahead."""
-MAX_BYTES_AT_ONCE = 1024 * 1024
-"""Bytes handled at once."""
-BLOCK = 1024 * 1024
+BLOCK = 4 * 1024 * 1024
+"""Bytes handled at once. Each change of thread waits for the interpreter, so there are few."""
 HEARTBEAT = 2.0
 """Seconds between heartbeats: a lost chunk, even the last one, is read again within twice as long.
 """
 LOOK_AFTER = 0.5
 """Seconds without a chunk until the leader is asked."""
-_IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
+IN_A_THREAD = 64 * 1024
+"""Bytes whose digest is worth a change of thread."""
 
 
 class TransferRetry:
@@ -465,9 +467,10 @@ class ObjectReader:
         self._size = 0
         self._last = 0
         """Sequence of the last chunk."""
+        self._digesting: asyncio.Future[None] | None = None
         self._retry = TransferRetry()
         self._stopped = False
-        self._max_chunks_at_once = max(MAX_BYTES_AT_ONCE * info.chunks // max(info.size, 1), 1)
+        self._max_chunks_at_once = max(BLOCK * info.chunks // max(info.size, 1), 1)
 
     @property
     def info(self) -> ObjectInfo:
@@ -476,7 +479,21 @@ class ObjectReader:
 
     async def all(self) -> bytes:
         """The whole content."""
-        return b"".join([chunk async for chunk in self])
+        content = BytesIO()  # grows in place, and gives its memory away
+        async for chunk in self:
+            content.write(chunk)
+        return content.getvalue()
+
+    async def write_to(self, file: Writable) -> None:
+        """Write the content into a file, in threads that compute the digest, too."""
+        try:
+            while not self._stopped:
+                chunks = await self._receive()
+                await in_thread(self._digest_and_write, chunks, file)
+                if self._is_complete:
+                    break
+        finally:
+            self.stop()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
@@ -497,15 +514,31 @@ class ObjectReader:
         if self._stopped:
             return []
         try:
-            chunks = await self._next_chunks() if self._chunks < self._info.chunks else []
-            if self._chunks >= self._info.chunks:
-                self._check()
+            if self._digesting is not None:
+                await self._digesting
+            chunks = await self._receive()
+            if chunks and self._size - len(chunks[-1]) >= IN_A_THREAD:
+                loop = asyncio.get_running_loop()
+                self._digesting = loop.run_in_executor(None, self._digest, chunks)
+                if self._is_complete:
+                    await self._digesting
+            else:
+                self._digest(chunks)
         except BaseException:
             self.stop()
             raise
+        if self._is_complete:
+            self.stop()
         return chunks
 
-    async def _next_chunks(self) -> list[bytes]:
+    @property
+    def _is_complete(self) -> bool:
+        return self._chunks >= self._info.chunks
+
+    async def _receive(self) -> list[bytes]:
+        """All chunks that have arrived, at least one; none of an empty object."""
+        if self._is_complete:
+            return []
         client = self._meta.js.client
         message, messages = await self._next_chunk()
         chunks = [message.data]
@@ -517,11 +550,18 @@ class ObjectReader:
         self._size += sum(map(len, chunks))
         if self._chunks > self._info.chunks:
             raise self._damaged(f"it has more than {self._info.chunks} chunks")
-        if self._size - len(chunks[-1]) >= _IN_A_THREAD:
-            await asyncio.to_thread(self._digest, chunks)
-        else:
-            self._digest(chunks)
         return chunks
+
+    def _digest(self, chunks: Iterable[bytes]) -> None:
+        """Digest the next chunks. Raises the error of a damaged object when they are the last."""
+        for chunk in chunks:
+            self._sha256.update(chunk)
+        if self._is_complete:
+            self._check()
+
+    def _digest_and_write(self, chunks: Sequence[bytes], file: Writable) -> None:
+        self._digest(chunks)
+        write_all(file, chunks)
 
     def _begin(self) -> OrderedMessages:
         js = self._meta.js
@@ -567,12 +607,7 @@ class ObjectReader:
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
 
-    def _digest(self, chunks: Sequence[bytes]) -> None:
-        for chunk in chunks:
-            self._sha256.update(chunk)
-
     def _check(self) -> None:
-        self.stop()
         info = self._info
         if self._size != info.size:
             raise self._damaged(f"it has {self._size} bytes instead of {info.size}")

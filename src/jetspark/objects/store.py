@@ -40,7 +40,6 @@ from jetspark.objects.reader import (
     ObjectReader,
     ObjectTarget,
     ObjectWatcher,
-    Writable,
     about_store,
     blocks,
     info_of_link,
@@ -48,7 +47,6 @@ from jetspark.objects.reader import (
     no_store,
     object_not_found,
     resolve,
-    write_all,
 )
 from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
 from jetspark.subjects import new_nuid
@@ -295,7 +293,7 @@ class ObjectStore:
         if isinstance(target, str | os.PathLike):
             return await self._read_with_retries(name, partial(_save, target))
         reader = await self.get(name)
-        await _write_to(target, reader)
+        await reader.write_to(target)
         return reader.info
 
     async def _read_with_retries(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
@@ -362,18 +360,10 @@ def _unless_taken(info: ObjectInfo, existing: ObjectInfo | None, *, links_too: b
     return info
 
 
-async def _write_to(file: Writable, reader: ObjectReader) -> None:
-    try:
-        while chunks := await reader.next_chunks():
-            await in_thread(write_all, file, chunks)
-    finally:
-        reader.stop()
-
-
 async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
     file = await in_thread(AtomicFile, path)
     try:
-        await _write_to(file, reader)
+        await reader.write_to(file)
         await in_thread(file.keep)
     except BaseException:
         await in_thread(file.drop)
@@ -402,8 +392,13 @@ class ObjectStoreCalls(JetStreamContext):
         """
         store = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
+        stream_options = {"name": stream, **new_store(name, store)}
         try:
-            await self.create_stream(name=stream, **new_store(name, store))
+            # For fast ingest. Older servers do not have it, nor do stores of other clients.
+            with suppress(errors.UnsupportedByServerError, errors.NameInUseError):
+                await self.create_stream(**stream_options, allow_batched=True)
+                return ObjectStore(self, name)
+            await self.create_stream(**stream_options)
         except errors.NameInUseError as error:
             raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
         return ObjectStore(self, name)

@@ -4,6 +4,10 @@ Contract
 - Chunks are published to the object's own subject without waiting for each ack, about WINDOW_BYTES
   at a time. When all are stored, the info is written, which makes the object visible and replaces
   the one with its name, whose chunks are then removed.
+- After SINGLE_CHUNKS, fast ingest takes the others, if server and stream have it: with fewer acks,
+  the client has more time for the digest. When a batch ends early, each of its chunks that is not
+  stored is published as the first ones were: the stream has stored its batch in order and without a
+  gap, so their number says which ones.
 - When an ack is missing (a lost link, a leader change), the chunks after the last good one are
   removed and sent again, as long as there is progress, so their order stays right.
 - A failed write removes its chunks, unless the program or the connection has ended.
@@ -19,27 +23,38 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import jetspark.errors as errors
-from jetspark.client.tasks import start_task
+from jetspark.client.tasks import move_on_after, start_task
 from jetspark.documents.streams import PubAck
+from jetspark.jetstream.fast_ingest import FastIngest
 from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
-from jetspark.objects.reader import MetaStore, TransferRetry, about_store
+from jetspark.objects.reader import (
+    IN_A_THREAD,
+    STALL_TIMEOUT,
+    MetaStore,
+    TransferRetry,
+    about_store,
+)
 from jetspark.timestamps import Seconds, in_seconds
 
 ORPHAN_AGE: Final = timedelta(hours=1)
 WINDOW_BYTES = 8 * 1024 * 1024
 """Most bytes of chunks without an ack."""
+SINGLE_CHUNKS: Final = 8
+"""Chunks before a batch, whose beginning and end cost two requests."""
 
 _MOST_CHUNKS = 4000
 _WORKED_OFF_SECONDS = 0.25
 _NEVER = 2**53  # a sequence that no stream reaches
 _REMOVALS: set[asyncio.Task[None]] = set()  # an event loop keeps only a weak reference
-_IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
+_BATCH_ACKS = 4  # acks in which a window of a batch is divided
+
+T = TypeVar("T")
 
 
 class ObjectWriter:
@@ -51,11 +66,16 @@ class ObjectWriter:
         self._info = info
         self._chunk_size = chunk_size
         self._subject = chunk_subject(meta.store, info.nuid)
-        window = min(max(WINDOW_BYTES // chunk_size, 2), _MOST_CHUNKS)
+        self._window = min(max(WINDOW_BYTES // chunk_size, 2), _MOST_CHUNKS)
         self._publisher = self._js.publisher(
-            window, on_disconnect="fail", retry_for=0, raise_failures=False
+            self._window, on_disconnect="fail", retry_for=0, raise_failures=False
         )
+        self._batch: FastIngest | None = None
+        self._batch_chunks: deque[bytes] = deque()
+        """Chunks of the batch that may not be stored."""
+        self._in_batch = False
         self._sha256 = hashlib.sha256()
+        self._digesting: asyncio.Future[None] | None = None
         self._rest: list[bytes] = []
         """Bytes that do not yet fill a chunk."""
         self._rest_size = 0
@@ -73,18 +93,18 @@ class ObjectWriter:
 
     async def write(self, block: bytes) -> None:
         """Add bytes of the content, any number. Raises the errors of `ObjectStore.put`."""
-        size = len(block)
-        self._size += size
-        digesting = None
-        if size >= _IN_A_THREAD:
-            digesting = asyncio.get_running_loop().run_in_executor(None, self._sha256.update, block)
+        self._size += len(block)
+        await self._digested()
+        if len(block) >= IN_A_THREAD:
+            loop = asyncio.get_running_loop()
+            self._digesting = loop.run_in_executor(None, self._sha256.update, block)
         else:
             self._sha256.update(block)
-        try:
-            await self._cut(block)
-        finally:
-            if digesting is not None:
-                await digesting
+        await self._cut(block)
+
+    async def _digested(self) -> None:
+        if self._digesting is not None:
+            await self._digesting
 
     async def finish(self) -> ObjectInfo:
         """Send the rest, wait for all acks, and make the object visible.
@@ -94,8 +114,10 @@ class ObjectWriter:
         """
         if self._rest:
             await self._send(b"".join(self._rest))
-        while self._sent:
-            await self._check_ack(self._sent[0][1])
+        if self._batch is not None and self._in_batch:
+            await self._end_batch(self._batch)
+        await self._check_acks()
+        await self._digested()
         # A future, no task: a writer may be freed in a thread (see `blocking.loop_thread`).
         self._commit = asyncio.shield(self._make_visible())
         try:
@@ -134,6 +156,8 @@ class ObjectWriter:
         is_settled = False
         try:
             # First wait for the chunks on their way, which might be stored after the removal.
+            if self._batch is not None:
+                await _committed(self._batch)
             await self._publisher.flush()
             visible = await self._is_visible()
             is_settled = visible or await self._removed()
@@ -152,6 +176,7 @@ class ObjectWriter:
         if not self._chunks:
             return True
         unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
+        unknown = unknown or (self._batch is not None and self._batch.acked < self._batch.sent)
         removed = await self._meta.remove_chunks(self._info.nuid)
         if removed and unknown:
             # A server that was paused may store chunks that waited after the purge.
@@ -173,8 +198,14 @@ class ObjectWriter:
 
     async def _close(self) -> None:
         # Like a cancellation, this does not wait.
+        await self._close_batch()
         await self._publisher.__aexit__(asyncio.CancelledError, None, None)
         self._forget_sent()
+
+    async def _close_batch(self) -> None:
+        if self._batch is not None:
+            with suppress(errors.PublishFailedError):  # which `_end_batch` has made good
+                await self._batch.__aexit__(asyncio.CancelledError, None, None)
 
     def _forget_sent(self) -> None:
         for _, ack in self._sent:
@@ -201,8 +232,13 @@ class ObjectWriter:
         self._rest = [block[begin:]] if self._rest_size else []
 
     async def _send(self, chunk: bytes) -> None:
-        await self._submit(chunk)
+        if self._chunks == SINGLE_CHUNKS:
+            await self._begin_batch()
         self._chunks += 1
+        if self._batch is not None and self._in_batch:
+            await self._add(self._batch, chunk)
+            return
+        await self._submit(chunk)
         sent = self._sent
         while sent and sent[0][1].done():
             await self._check_ack(sent[0][1])
@@ -216,6 +252,10 @@ class ObjectWriter:
             else:
                 self._sent.append((chunk, ack))
                 return
+
+    async def _check_acks(self) -> None:
+        while self._sent:
+            await self._check_ack(self._sent[0][1])
 
     async def _check_ack(self, ack: asyncio.Future[PubAck]) -> None:
         """Check the oldest ack."""
@@ -232,28 +272,87 @@ class ObjectWriter:
         self._last_good = seq
         self._retry.progress()
 
+    # -- a batch of fast ingest ----------------------------------------------------------------
+
+    async def _begin_batch(self) -> None:
+        ack_every = max(self._window // _BATCH_ACKS, 1)
+        outstanding = self._window // ack_every
+        try:
+            batch = self._js.fast_ingest(ack_every=ack_every, outstanding=outstanding)
+        except errors.UnsupportedByServerError:
+            return
+        await self._check_acks()
+        self._batch = await batch.__aenter__()
+        self._in_batch = True
+
+    async def _add(self, batch: FastIngest, chunk: bytes) -> None:
+        unacked = self._batch_chunks
+        unacked.append(chunk)
+        try:
+            async with asyncio.timeout(STALL_TIMEOUT) as limit:
+                await batch.add(self._subject, chunk)
+        except (errors.JetsparkError, TimeoutError):
+            if limit.expired():
+                raise errors.RequestTimeoutError(
+                    f"The store took no chunk within {STALL_TIMEOUT:g} s."
+                ) from None
+            await self._end_batch(batch)
+        else:
+            self._retry.progress()
+            for _ in range(batch.acked + len(unacked) - batch.sent):
+                unacked.popleft()
+
+    async def _end_batch(self, batch: FastIngest) -> None:
+        """Publish singly what the batch has not stored. Its chunks are stored up to one of them."""
+        self._in_batch = False
+        await _committed(batch)
+        unacked = self._batch_chunks
+        count = self._chunks - SINGLE_CHUNKS
+        if batch.acked < count:
+            stored, self._last_good = await self._retried(self._stored_after_batch)
+            missing = SINGLE_CHUNKS + count - stored
+            if not 0 <= missing <= len(unacked):
+                raise self._damaged(stored)
+            for chunk in list(unacked)[len(unacked) - missing :]:
+                await self._submit(chunk)
+        unacked.clear()
+        await self._close_batch()
+
+    async def _stored_after_batch(self) -> tuple[int, int]:
+        """How many chunks are stored, and the sequence of the last one."""
+        await self._let_settle()
+        last = await self._js.get_msg(
+            self._meta.stream, last_by_subject=self._subject, direct=False
+        )
+        return await self._stored_chunks(), last.seq
+
     # -- retrying ------------------------------------------------------------------------------
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                with about_store(self._meta.store):
+                    return await call()
+            except errors.JetsparkError as error:
+                await self._retry.wait(error)
 
     async def _send_again(self, error: errors.JetsparkError) -> None:
         """Send all chunks from the first one that may not be stored."""
-        while True:
-            await self._publisher.flush()
-            try:
-                with about_store(self._meta.store):
-                    await self._remove_behind_good()
-                break
-            except errors.JetsparkError as worse:
-                await self._retry.wait(worse)
+        await self._retried(self._remove_behind_good)
         await self._retry.wait(error)
         chunks = [chunk for chunk, _ in self._sent]
         self._forget_sent()
         for chunk in chunks:
             await self._submit(chunk)
 
-    async def _remove_behind_good(self) -> None:
-        # The stream's refusal of this shows that it has handled everything before.
+    async def _let_settle(self) -> None:
+        """Return when the stream has handled everything before, as its refusal of this shows."""
         with suppress(errors.WrongLastSequenceError, errors.NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
+
+    async def _remove_behind_good(self) -> None:
+        await self._publisher.flush()
+        await self._let_settle()
         stream = self._meta.stream
         while True:
             try:
@@ -267,18 +366,25 @@ class ObjectWriter:
 
     async def _count_chunks(self) -> None:
         """Count again: some may have been purged, or stored twice by a very late arrival."""
-        while True:
-            try:
-                info = await self._js.stream(self._meta.stream).info(subjects_filter=self._subject)
-                break
-            except errors.JetsparkError as error:
-                await self._retry.wait(error)
-        stored = (info.state.subjects or {}).get(self._subject, 0)
+        stored = await self._retried(self._stored_chunks)
         if stored != self._chunks:
-            raise errors.ObjectDamagedError(
-                f'Object "{self._info.name}": {stored} chunks are stored instead of '
-                f"{self._chunks}. Put it again."
-            )
+            raise self._damaged(stored)
+
+    async def _stored_chunks(self) -> int:
+        info = await self._js.stream(self._meta.stream).info(subjects_filter=self._subject)
+        return (info.state.subjects or {}).get(self._subject, 0)
+
+    def _damaged(self, stored: int) -> errors.ObjectDamagedError:
+        return errors.ObjectDamagedError(
+            f'Object "{self._info.name}": {stored} chunks are stored instead of {self._chunks}. '
+            "Put it again."
+        )
+
+
+async def _committed(batch: FastIngest) -> None:
+    """Return when the fate of every chunk is known, or after too long without a link."""
+    async with move_on_after(STALL_TIMEOUT):
+        await batch.commit()
 
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
