@@ -21,12 +21,16 @@ from tests.support.frame_proxy import FrameProxy
 from jetspark import errors
 from jetspark.connection.events import Disconnected
 from jetspark.full_client import Client, JetStream, connect
-from jetspark.objects import ObjectInfo, ObjectStore
+from jetspark.objects import ObjectInfo, ObjectStore, ObjectStoreConfig
+from jetspark.objects import writer as writer_module
+from jetspark.objects.info import new_store
 from jetspark.objects.reader import MetaStore
 from jetspark.objects.store import CHUNK_SIZE
+from jetspark.objects.writer import SINGLE_CHUNKS
 from jetspark.server import NatsServer
 
 BIG = os.urandom(4_000_000)
+_NO_OPTIONS = ObjectStoreConfig()
 
 
 class Stopper:
@@ -334,6 +338,78 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
     await writer.finish()
     assert await store.get_bytes("a") == content
     assert await messages(store) == 11
+
+
+# -- fast ingest ---------------------------------------------------------------------------------
+
+
+async def is_batched(js: JetStream, store: ObjectStore) -> bool:
+    return bool((await js.stream_info(store.stream)).config.allow_batched)
+
+
+async def test_a_store_without_fast_ingest_is_bound_to_and_takes_objects(
+    js: JetStream, unique: Unique
+) -> None:
+    name = unique("F")
+    await js.create_stream(name=f"OBJ_{name}", storage="memory", **new_store(name, _NO_OPTIONS))
+    store = await js.create_object_store(name, storage="memory")
+    assert not await is_batched(js, store)
+    await store.put("a", BIG)
+    assert await store.get_bytes("a") == BIG
+    await js.delete_object_store(name)
+
+
+async def test_a_full_store_refuses_a_batch(js: JetStream, unique: Unique) -> None:
+    store = await js.create_object_store(unique("F"), storage="memory", max_bytes=2_500_000)
+    await store.put("a", b"old")
+    async with asyncio.timeout(30):
+        with pytest.raises(errors.APIError, match="maximum bytes"):
+            await store.put("a", BIG)
+    assert await messages(store) == 2
+    await js.delete_object_store(store.name)
+
+
+@pytest.mark.parametrize("how", ["disabled", "reconnected", "closed"])
+async def test_chunks_of_a_batch_that_ends_early_are_stored_once_and_in_order(
+    store: ObjectStore, js: JetStream, how: str
+) -> None:
+    if not await is_batched(js, store):
+        pytest.skip("The server has no fast ingest.")
+    writer = store.writer("a", chunk_size=10_000)
+    await writer.begin()
+    await writer.write(BIG[:2_000_000])
+    batch = writer._batch
+    assert batch is not None
+    assert batch.sent == 200 - SINGLE_CHUNKS
+    if how == "disabled":
+        await js.update_stream(name=store.stream, allow_batched=False)
+    elif how == "reconnected":
+        await js.client.force_reconnect()
+    else:
+        await writer._close_batch()
+    await writer.write(BIG[2_000_000:])
+    info = await writer.finish()
+    assert info.chunks == 400
+    assert await store.get_bytes("a") == BIG
+    assert await messages(store) == 401
+
+
+async def test_a_batch_waits_for_a_link_only_so_long(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "STALL_TIMEOUT", 0.5)
+    options: Any = {"reconnect_wait": 0.05, "max_reconnect_attempts": -1}
+    async with connect(nats_server.url, **options) as nc:
+        store = await nc.jetstream(timeout=1).create_object_store("F")
+        source = Stopper()
+        putting = await half(store, source, chunk_size=10_000)
+        await holds(nc.jetstream(), store.stream, 200)
+        nats_server.kill()
+        source.goes_on.set()
+        async with asyncio.timeout(20):
+            with pytest.raises(errors.RequestTimeoutError, match="no chunk within"):
+                await putting
+        await asyncio.to_thread(nats_server.start)
 
 
 @pytest.mark.parametrize("end", ["kill", "pause"])

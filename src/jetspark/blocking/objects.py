@@ -104,13 +104,13 @@ class ObjectStore(Twin):
             self._thread.leave(error, writer.discard)
             raise
 
-    def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
+    def get_into(self, name: str, target: ObjectTarget, *, overwrite: bool = True) -> ObjectInfo:
         """Write the content of an object into a file, in this thread.
 
         See `jetspark.objects.ObjectStore.get_into`.
         """
         if isinstance(target, str | os.PathLike):
-            return self._read_with_retries(name, partial(_save, target))
+            return self._read_with_retries(name, partial(_save, target, overwrite))
         reader = self._reader(name)
         _write_to(target, reader)
         return reader.info
@@ -139,8 +139,8 @@ def _write_to(file: Writable, reader: ObjectReader) -> None:
         reader.stop()
 
 
-def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
-    file = AtomicFile(path)
+def _save(path: str | os.PathLike[str], overwrite: bool, reader: ObjectReader) -> ObjectInfo:
+    file = AtomicFile(path, overwrite=overwrite)
     try:
         _write_to(file, reader)
         file.keep()

@@ -222,6 +222,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "stream": ("Show, create, purge and remove streams; back them up and restore them.",),
     "kv": ("Show buckets, their keys and values, and changes.",),
+    "object": ("Show object stores and their objects, store files, and fetch them.",),
     "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
     "consumer": ("Show a stream's consumers.",),
     "group": ("Show the consumer groups of a stream, their members and partitions.",),

@@ -415,13 +415,16 @@ def write_all(file: Writable, chunks: Iterable[bytes]) -> None:
 class AtomicFile:
     """A file that gets its name with `keep`, when it is complete; `drop` removes it.
 
-    It replaces an existing file, with the same mode; a symlink stays one.
+    It replaces an existing file, with the same mode; a symlink stays one. Without `overwrite`, it
+    raises ConfigError for an existing file, also one that appears before `keep`.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
         self._path = path_of("target", path)
+        self._overwrite = overwrite
         if not self._path.name or self._path.is_dir():
             raise errors.ConfigError(f"target must be the path of a file, not {str(path)!r}.")
+        self._check_free()
         try:
             self._path = Path(os.path.realpath(self._path))
             mode = self._path.stat().st_mode if self._path.exists() else None
@@ -441,8 +444,13 @@ class AtomicFile:
             ) from error
         self.write = self._file.write
 
+    def _check_free(self) -> None:
+        if not self._overwrite and os.path.lexists(self._path):  # also a broken symlink
+            raise errors.ConfigError(f"{self._path} exists already, and overwrite is False.")
+
     def keep(self) -> None:
         self._file.close()
+        self._check_free()
         self._part.replace(self._path)
 
     def drop(self) -> None:

@@ -283,15 +283,18 @@ class ObjectStore:
         """The whole content of an object. Raises the errors of `get` and of reading."""
         return await self._read_with_retries(name, ObjectReader.all)
 
-    async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
+    async def get_into(
+        self, name: str, target: ObjectTarget, *, overwrite: bool = True
+    ) -> ObjectInfo:
         """Write an object into a file; returns its info.
 
         `target`: a path, where the complete file appears, with the mode of the file that it
-        replaces; or a binary file object, which stays open. Written in threads. Raises the errors
-        of `get` and of reading, OSError, and ConfigError for the path of a FIFO or device.
+        replaces; or a binary file object, which stays open. Written in threads. `overwrite`:
+        whether it may replace a file. Raises the errors of `get` and of reading, OSError, and
+        ConfigError for the path of a FIFO or device, or of a file that may not be replaced.
         """
         if isinstance(target, str | os.PathLike):
-            return await self._read_with_retries(name, partial(_save, target))
+            return await self._read_with_retries(name, partial(_save, target, overwrite))
         reader = await self.get(name)
         await reader.write_to(target)
         return reader.info
@@ -360,8 +363,8 @@ def _unless_taken(info: ObjectInfo, existing: ObjectInfo | None, *, links_too: b
     return info
 
 
-async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
-    file = await in_thread(AtomicFile, path)
+async def _save(path: str | os.PathLike[str], overwrite: bool, reader: ObjectReader) -> ObjectInfo:
+    file = await in_thread(partial(AtomicFile, path, overwrite=overwrite))
     try:
         await reader.write_to(file)
         await in_thread(file.keep)

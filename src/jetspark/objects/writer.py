@@ -293,9 +293,7 @@ class ObjectWriter:
                 await batch.add(self._subject, chunk)
         except (errors.JetsparkError, TimeoutError):
             if limit.expired():
-                raise errors.RequestTimeoutError(
-                    f"The store took no chunk within {STALL_TIMEOUT:g} s."
-                ) from None
+                raise _stalled() from None
             await self._end_batch(batch)
         else:
             self._retry.progress()
@@ -382,9 +380,15 @@ class ObjectWriter:
 
 
 async def _committed(batch: FastIngest) -> None:
-    """Return when the fate of every chunk is known, or after too long without a link."""
+    """Return when the fate of every chunk is known. Raises after too long without a link."""
     async with move_on_after(STALL_TIMEOUT):
         await batch.commit()
+        return
+    raise _stalled()
+
+
+def _stalled() -> errors.RequestTimeoutError:
+    return errors.RequestTimeoutError(f"The store took no chunk within {STALL_TIMEOUT:g} s.")
 
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
