@@ -344,7 +344,7 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
 
 
 async def is_batched(js: JetStream, store: ObjectStore) -> bool:
-    return bool((await js.stream_info(store.stream)).config.allow_batched)
+    return bool((await js.stream(store.stream).info()).config.allow_batched)
 
 
 async def test_a_store_without_fast_ingest_is_bound_to_and_takes_objects(
@@ -382,7 +382,7 @@ async def test_chunks_of_a_batch_that_ends_early_are_stored_once_and_in_order(
     assert batch is not None
     assert batch.sent == 200 - SINGLE_CHUNKS
     if how == "disabled":
-        await js.update_stream(name=store.stream, allow_batched=False)
+        await js.stream(store.stream).update(allow_batched=False)
     elif how == "reconnected":
         await js.client.force_reconnect()
     else:

@@ -319,8 +319,8 @@ class ObjectWriter:
     async def _stored_after_batch(self) -> tuple[int, int]:
         """How many chunks are stored, and the sequence of the last one."""
         await self._let_settle()
-        last = await self._js.get_msg(
-            self._meta.stream, last_by_subject=self._subject, direct=False
+        last = await self._js.stream(self._meta.stream).get(
+            last_by_subject=self._subject, direct=False
         )
         return await self._stored_chunks(), last.seq
 
