@@ -357,6 +357,64 @@ def test_a_query_that_died_in_its_start_begins_where_its_consumer_stands(
     assert query.sequences == list(range(11, 61))
 
 
+@of_interest
+@pytest.mark.parametrize("logged", [False, True], ids=["at rest", "with a logged batch"])
+def test_a_query_takes_no_consumer_that_keeps_messages_from_before_its_start(
+    driven: Driven, admin: Admin, stream: str, *, logged: bool
+) -> None:
+    query = driven(startingOffsets="latest")
+    reader_of(query).initialOffset()  # and dies, before Spark has logged an offset
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run(interestConsumer="another")
+    admin.fill(numbered(f"{stream}.a", 10))
+    if logged:
+        assert query.checkpoint is not None
+        reader = reader_of(driven(interestConsumer="another"))
+        start = json.loads(query.checkpoint)
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        with pytest.raises(ConfigError, match=r"from sequence 1 on.* began at 11,"):
+            reader_of(query).partitions(start, end)
+    with pytest.raises(ConfigError, match=r"from sequence 1 on.* began at 11,"):
+        query.run()
+    # As the error says, the query goes on with the name of before, and a new one reads the rest.
+    query.run(batches=2, limit=5, interestConsumer="another")
+    assert query.sequences == list(range(11, 21))
+    assert admin.facts(stream).first_seq == 1
+    new = driven(startingOffsets="latest")
+    new.run()
+    assert new.sequences == list(range(1, 21))
+
+
+@of_interest
+def test_a_query_may_take_a_consumer_that_keeps_only_what_it_has_read(
+    query: DrivenQuery, driven: Driven, admin: Admin, stream: str
+) -> None:
+    query.run()
+    reader_of(driven(interestConsumer="another")).initialOffset()
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run(batches=2, limit=5)
+    query.run(interestConsumer="another")
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.run(interestConsumer="another")
+    assert query.sequences == list(range(1, 21))
+
+
+@of_interest
+def test_a_consumer_made_again_keeps_only_what_the_query_has_not_read(
+    query: DrivenQuery, admin: Admin, stream: str
+) -> None:
+    make_consumer(admin, stream, "other")
+    admin.fill(numbered(f"{stream}.a", 10))
+    query.options["startingOffsets"] = "latest"
+    reader, *_ = planned_by(query)
+    admin.call(f"CONSUMER.DELETE.{stream}.spark")
+    admin.fill(numbered(f"{stream}.a", 10))
+    start = reader.initialOffset()
+    reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    info = admin.call(f"CONSUMER.INFO.{stream}.spark")
+    assert info["delivered"]["stream_seq"] == 10
+
+
 @of_queue
 def test_a_logged_batch_is_not_read_without_the_option(
     driven: Driven, admin: Admin, stream: str

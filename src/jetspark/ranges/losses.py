@@ -14,10 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from jetspark.errors import DataLossError
+from jetspark.errors import DataLossError, named
 
 LOSSES_VARIABLE = "JETSPARK_LOSSES"
 """The environment variable with the file."""
+CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what there is."
+"""The end of an error's message, where that option alone lets the query go on."""
 
 
 class Loss(msgspec.Struct, frozen=True):

@@ -12,7 +12,8 @@ Removing what was read would also remove messages before the query's start, so a
 messages is refused, as is another choice of subjects later.
 
 In a stream by interest, which `interest_consumer` explains, the claim has a filter that no message
-matches, so it keeps none.
+matches, so it keeps none. It is refused where the consumer that keeps messages would not fit the
+query's checkpoint, as after a change of the option's name.
 
 A query that is abandoned leaves its consumers behind: delete them.
 """
@@ -28,7 +29,8 @@ from jetspark.errors import APIError, ConfigError, named
 from jetspark.links.leaders import linearizable_read
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
-from jetspark.ranges.losses import Loss, raise_or_report
+from jetspark.ranges.losses import CONTINUE_ADVICE, Loss, raise_or_report
+from jetspark.spark.source import interest_consumer, planning
 from jetspark.spark.source.offsets import StreamOffset
 from jetspark.spark.source.options import SourceOptions
 
@@ -57,7 +59,8 @@ class QueryClaims:
     delivers nothing. It is needed where a query removes what it has read.
 
     Every method raises ConfigError for another query's claim, or this one's with other subjects,
-    DataLossError if the claim in a work queue is gone, and the errors of `StreamAPI.call`.
+    DataLossError if the claim in a work queue is gone, and the errors of `StreamAPI.call`. Those
+    that say so also raise ConfigError for a claim by which the query would remove messages unread.
     """
 
     def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
@@ -75,15 +78,22 @@ class QueryClaims:
     ) -> None:
         """Raise if another query has claimed one of the streams, or this query has lost its claim.
 
-        `offsets`: the query's position; None for a batch read. In a work queue without a claim it
-        also raises as `check_nothing_skipped`, if the query has not begun.
+        `offsets`: the query's position; None for a batch read. In a stream without a claim it also
+        raises as `check_nothing_skipped`: in a work queue if the query has not begun, and by
+        interest if it has, since it begins where its consumer stands.
         """
         for stream, stream_facts in facts.items():
             offset = (offsets or {}).get(stream)
             claimed_at = _offset_of_claim(stream_facts, self._token, offset)
             claimed = self._check_claim(stream, claimed_at)
-            if offset is not None and offset.initial and self._options.sole_reader and not claimed:
+            if claimed or offset is None:
+                continue
+            if offset.initial and self._options.sole_reader:
                 check_nothing_skipped(self._api, self._options, stream, offset.next)
+            elif claimed_at is not None and self._options.interest_consumer is not None:
+                interest_consumer.check_nothing_skipped(
+                    self._api, self._options, stream, claimed_at.start
+                )
 
     def create(
         self,
@@ -96,7 +106,8 @@ class QueryClaims:
         """Claim the streams of a batch that this query has not claimed, before any is read.
 
         `start`, `end`: the offsets of the batch; `start_token`: the token in the start, None if the
-        query had none yet. Raises the errors of `check`.
+        query had none yet. Raises the errors of `check`, and by interest DataLossError if the
+        consumer has not kept the batch.
         """
         for stream, stream_facts in facts.items():
             offset = end.get(stream)
@@ -106,6 +117,14 @@ class QueryClaims:
             if not self._check_claim(stream, claimed_at) and self._token is not None:
                 if self._options.sole_reader:
                     check_nothing_skipped(self._api, self._options, stream, offset.start)
+                else:
+                    first = planning.plan_range(stream, start.get(stream), offset, ()).start
+                    interest_consumer.check_kept(
+                        self._api, self._options, stream, first, offset.last_known
+                    )
+                    interest_consumer.check_nothing_skipped(
+                        self._api, self._options, stream, offset.start
+                    )
                 self._create(stream, self._token)
 
     def has_claim(self, stream: str) -> bool:
@@ -248,9 +267,6 @@ def other_readers_message(stream: str) -> str:
         f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
         "delete them, or read a stream with retention 'limits' that has this one as a source."
     )
-
-
-CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what there is."
 
 
 def _subjects_text(options: SourceOptions) -> str:

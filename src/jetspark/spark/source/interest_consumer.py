@@ -9,7 +9,8 @@ committed the consumer moves, and the server removes messages that no other cons
 The consumer has no filter, whatever subjects the query selects, so missing first messages were
 lost, and that is reported. So messages under other subjects go unread, and another choice of
 subjects later is refused. The first start of the query creates the consumer, so a new query begins
-at its position, where a failed start may have left it.
+at its position, where a failed start may have left it. A query that has begun elsewhere, under
+another name, does not take over such a consumer: it would release messages that nobody has read.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from jetspark.errors import RequestTimeoutError
+from jetspark.errors import ConfigError, RequestTimeoutError, named
+from jetspark.links.leaders import linearizable_read
 from jetspark.links.standing_consumer import StandingConsumer
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges.fixed_range import head
-from jetspark.ranges.losses import Loss, raise_or_report
-from jetspark.spark.source.claims import CONTINUE_ADVICE
+from jetspark.ranges.losses import CONTINUE_ADVICE, Loss, raise_or_report
 from jetspark.spark.source.offsets import StreamOffset
+from jetspark.spark.source.options import SourceOptions
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -83,19 +85,55 @@ def ensure_consumers(
         position, offset = consumer.position(), offsets.get(stream)
         # In a stream that is new, or was recreated, nothing can have been missed.
         if offset is not None and not offset.initial and offset.created == stream_facts.created:
-            problem = _describe_loss(stream, name, position, offset)
-            if problem is not None:
-                raise_or_report(
-                    logger,
-                    Loss(stream, problem),
-                    offset.next,
-                    stream_facts.last_seq,
-                    fail=fail_on_data_loss,
-                    advice=CONTINUE_ADVICE,
-                )
+            _check_position(
+                stream,
+                name,
+                position,
+                offset.next,
+                stream_facts.last_seq,
+                fail_on_data_loss=fail_on_data_loss,
+            )
         if position is None:
             created.add(stream)
-            consumer.create()  # from the first message, so that nothing more is lost
+            if offset is not None and offset.created == stream_facts.created:
+                consumer.create(sequence=offset.start)  # so that nothing more is lost
+            else:
+                consumer.create()  # from the first message on, as the query reads a new stream
+
+
+def check_kept(api: StreamAPI, options: SourceOptions, stream: str, first: int, last: int) -> None:
+    """Raise DataLossError, or with `failOnDataLoss=false` log, that a query's consumer has not kept
+    the messages from `first` on, which the query will read now.
+
+    `last`: the last sequence that the stream is known to have. Also raises ConfigError for a
+    consumer of another purpose, and the errors of `StreamAPI.call`.
+    """
+    name, fail = str(options.interest_consumer), options.fail_on_data_loss
+    position = _consumer(api, stream, name).position()
+    _check_position(stream, name, position, first, last, fail_on_data_loss=fail)
+
+
+def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, start: int) -> None:
+    """Raise ConfigError if a query's consumer keeps messages from before the sequence at which the
+    query began, which it would release unread.
+
+    So it is if another query's failed start has left the consumer. Only the query's subjects count.
+    Also raises the errors of `linearizable_read`.
+    """
+    name = str(options.interest_consumer)
+    position = _consumer(api, stream, name).position()
+    if position is None or position >= start:
+        return
+    waiting = linearizable_read(
+        api, [stream], lambda api: api.next_sequence(stream, position, options.subjects)
+    )
+    if waiting is not None and waiting < start:
+        raise ConfigError(
+            f"The consumer {name!r} of stream {stream!r} keeps messages from sequence {waiting} on "
+            f"for a query that has not read them. This query began at {start}, and would remove "
+            f"those before unread: give it the {named('interest_consumer')} that it had before, or "
+            "begin a new query, with a new checkpoint, which reads all that the consumer keeps."
+        )
 
 
 def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
@@ -117,24 +155,27 @@ def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
     return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
 
 
-def _describe_loss(
-    stream: str, name: str, position: int | None, offset: StreamOffset
-) -> str | None:
-    """Describe in a sentence that a query's consumer has not kept all messages that it needs.
-
-    Returns None if the consumer, which is called `name`, has kept all from `offset` on.
+def _check_position(
+    stream: str, name: str, position: int | None, first: int, last: int, *, fail_on_data_loss: bool
+) -> None:
+    """Raise DataLossError, or report, that the consumer `name` has not kept all messages from the
+    sequence `first` on, which its query has not read.
 
     `position`: the sequence that the consumer would deliver next; None if the consumer is gone.
+    `last`: the last sequence that the stream is known to have.
     """
     if position is None:
-        return (
+        problem = (
             f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "
-            f"gone: messages from sequence {offset.next} on may have been removed unread."
+            f"gone: messages from sequence {first} on may have been removed unread."
         )
-    if position > offset.next:
-        return (
+    elif position > first:
+        problem = (
             f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
-            f"the query has read only up to {offset.next - 1}: what lies between may have been "
+            f"the query has read only up to {first - 1}: what lies between may have been "
             "removed unread, or by this query itself, if its checkpoint is an older copy."
         )
-    return None
+    else:
+        return
+    loss = Loss(stream, problem)
+    raise_or_report(logger, loss, first, last, fail=fail_on_data_loss, advice=CONTINUE_ADVICE)
