@@ -70,7 +70,7 @@ _SERVER_FIXTURES = {
 }
 
 
-FULL_FOLDERS = ("chaos", "deploy", "examples", "frames", "fuzz", "pages", "soak")
+FULL_FOLDERS = ("chaos", "conformance", "deploy", "examples", "frames", "fuzz", "pages", "soak")
 """Faults, campaigns in small, and what takes as long: not of the core."""
 _is_core = pytest.StashKey[bool]()
 
