@@ -1,4 +1,4 @@
-// One contestant, one round, with nats.go: `nats_go WORK JOB`, as benchmarks/nats_go.py starts it.
+// One contestant, one round, with nats.go: `nats_go WORK JOB`, as benchmarks/nats_go/__init__.py starts it.
 //
 // It does the work twice, to warm up and under the clock, and prints one JSON document.
 package main
@@ -57,7 +57,7 @@ type work func(stream string, messages int) tally
 
 var works = map[string]func(*nats.Conn, jetstream.JetStream, job) work{
 	"fetch": fetch, "consume": consume, "subscribe": subscribe,
-	"request": request, "publish": publish, "window": window,
+	"request": request, "publish": publish, "window": window, "get": get, "put": put,
 }
 
 func main() {
@@ -187,6 +187,39 @@ func window(_ *nats.Conn, js jetstream.JetStream, j job) work {
 		return tally{Messages: messages}
 	}
 }
+
+// Reads keys of a bucket, one at a time.
+func get(_ *nats.Conn, js jetstream.JetStream, j job) work {
+	return func(bucket string, messages int) tally {
+		kv, err := js.KeyValue(context.Background(), bucket)
+		check(err)
+		for n := range messages {
+			entry, err := kv.Get(context.Background(), key(n))
+			check(err)
+			if len(entry.Value()) != j.Size {
+				log.Fatal("another value")
+			}
+		}
+		return tally{Messages: messages}
+	}
+}
+
+// Writes keys of a bucket, one at a time.
+func put(_ *nats.Conn, js jetstream.JetStream, j job) work {
+	value := make([]byte, j.Size)
+	return func(bucket string, messages int) tally {
+		kv, err := js.KeyValue(context.Background(), bucket)
+		check(err)
+		for n := range messages {
+			_, err := kv.Put(context.Background(), key(n), value)
+			check(err)
+		}
+		return tally{Messages: messages}
+	}
+}
+
+// The keys of benchmarks/suites/kv.py.
+func key(n int) string { return fmt.Sprintf("key.%d", n%1000) }
 
 // The subjects and payloads of benchmarks/suites/publish.py; other random bytes.
 func thousand(j job) (subjects []string, payloads [][]byte) {
