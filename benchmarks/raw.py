@@ -209,6 +209,23 @@ def publish(
     link.send(f"UNSUB {sid}\r\n".encode())
 
 
+def publish_chunks(link: RawLink, subject: str, content: bytes, size: int) -> None:
+    """Publish a content in chunks, all on one subject, with about as many bytes under way."""
+    inbox = f"{link.inbox}.ack"
+    sid = link.subscribe(inbox)
+    acks, view, send = _Acks(link), memoryview(content), link.socket.sendall
+    ahead = max(1, _BLOCK_BYTES // size)
+    begins = range(0, len(content), size)
+    for number, begin in enumerate(begins):
+        chunk = view[begin : begin + size]
+        send(f"PUB {subject} {inbox} {len(chunk)}\r\n".encode())
+        send(chunk)
+        send(b"\r\n")
+        acks.wait(number - ahead)
+    acks.wait(len(begins))
+    link.send(f"UNSUB {sid}\r\n".encode())
+
+
 def publish_chained(link: RawLink, stream: str, messages: int, size: int) -> None:
     """Publish in atomic batches, each held to where the one before ended: one after the other.
 

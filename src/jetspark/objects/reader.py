@@ -42,7 +42,6 @@ from collections.abc import (
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -487,10 +486,7 @@ class ObjectReader:
 
     async def all(self) -> bytes:
         """The whole content."""
-        content = BytesIO()  # grows in place, and gives its memory away
-        async for chunk in self:
-            content.write(chunk)
-        return content.getvalue()
+        return b"".join([chunk async for chunk in self])
 
     async def write_to(self, file: Writable) -> None:
         """Write the content into a file, in threads that compute the digest, too."""
