@@ -42,6 +42,7 @@ from collections.abc import (
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -486,7 +487,10 @@ class ObjectReader:
 
     async def all(self) -> bytes:
         """The whole content."""
-        return b"".join([chunk async for chunk in self])
+        content = BytesIO()  # grows in place, and gives its memory away
+        async for chunk in self:
+            content.write(chunk)
+        return content.getvalue()
 
     async def write_to(self, file: Writable) -> None:
         """Write the content into a file, in threads that compute the digest, too."""
