@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -148,7 +149,7 @@ def nats_py_get(job: Job) -> Measure:
 
 
 def natsio_put(job: Job) -> Measure:
-    from natsio.objectstore import ObjectMeta
+    ObjectMeta = import_module("natsio.objectstore").ObjectMeta  # noqa: N806
 
     async def blocks(file: BinaryIO) -> AsyncIterator[bytes]:
         while block := file.read(8 * job.size):
