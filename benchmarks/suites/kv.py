@@ -64,12 +64,14 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
         if options.messages > _NATS_PY_HOLDS:
             labels.pop("nats_py_watch", None)
         title = f"Start on a bucket of {options.messages:,} keys, values of {options.size:,} bytes"
-        yield race(options, __name__, labels, job, title, "nats_py_watch")
+        if labels:
+            yield race(options, __name__, labels, job, title, "nats_py_watch")
         single = replace(job, messages=options.single)
         what = f"{options.single:,} values of {options.size:,} bytes, one at a time"
-        for title, labels in ((f"Put {what}", _PUT), (f"Get {what}", _GET)):
-            bases = (function for function in labels if function.startswith("nats"))
-            yield race(options, __name__, chosen(options, labels), single, title, *bases)
+        for title, functions in ((f"Put {what}", _PUT), (f"Get {what}", _GET)):
+            if labels := chosen(options, functions):
+                bases = (function for function in labels if function.startswith("nats"))
+                yield race(options, __name__, labels, single, title, *bases)
 
 
 async def fill(url: str, bucket: str, keys: int, size: int) -> None:

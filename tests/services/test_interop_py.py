@@ -57,6 +57,7 @@ async def test_they_find_and_call_our_service(start: Start, py_peer: Any) -> Non
     assert stats.started.tzinfo is None  # it was read, without the zone
 
 
+@pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")  # nats-py's
 async def test_we_find_and_call_their_service(
     py_peer: Any, services: Services, unique: Unique
 ) -> None:
