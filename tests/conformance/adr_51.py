@@ -615,7 +615,8 @@ async def gone_by_itself(t: Trial) -> None:
 )
 async def ends_nothing(t: Trial) -> None:
     s = await _default(t)
-    await refusal(t.js.end_schedule("", f"{s.name}.end"), ConfigError)
+    error = await refusal(t.js.end_schedule("", f"{s.name}.end"), ConfigError)
+    assert str(error).startswith("Bad schedule ''")
     headers = {NEXT: "purge", SCHEDULER: ""}
     await refusal(
         t.js.publish(f"{s.name}.end", headers=headers), MessageSchedulesSchedulerInvalidError

@@ -50,7 +50,7 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, codec_of
 
-_MAX_INCREMENT = 10**4000
+_MAX_INCREMENT = 10**4000 - 1
 """Python makes no text of a number that is much longer."""
 
 
@@ -187,6 +187,8 @@ class PublishCalls:
         Raises NotEnabledOnStreamError when the stream's `allow_msg_counter` is off, ConfigError,
         UnsupportedByServerError, and the errors of `publish`.
         """
+        if isinstance(by, int) and abs(by) > _MAX_INCREMENT:
+            raise errors.ConfigError("by has more than 4,000 digits.")
         by = check_whole("by", by, -_MAX_INCREMENT, _MAX_INCREMENT)
         check_feature("increment", (2, 12), self._api.server)
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
@@ -274,7 +276,7 @@ class PublishCalls:
         this sequence (WrongLastSequenceError). Raises the errors of `publish`.
         """
         check_feature("end_schedule", (2, 14), self._api.server)
-        check_publish_subject(schedule)
+        check_publish_subject(schedule, label="schedule")
         if schedule == subject:
             raise errors.ConfigError("The message that ends a schedule goes to another subject.")
         own = publish_headers(
