@@ -149,7 +149,7 @@ def nats_py_get(job: Job) -> Measure:
 
 
 def natsio_put(job: Job) -> Measure:
-    ObjectMeta = import_module("natsio.objectstore").ObjectMeta  # noqa: N806
+    ObjectMeta = import_module("natsio.objectstore").ObjectMeta
 
     async def blocks(file: BinaryIO) -> AsyncIterator[bytes]:
         while block := file.read(8 * job.size):
