@@ -93,7 +93,9 @@ def in_seconds(value: Seconds | None) -> float | None:
 
     Raises BadTimeoutError for NaN and ConfigError for a bool.
     """
-    if value is None or (type(value) is float and -MAX_SECONDS <= value <= MAX_SECONDS):
+    if value is None:
+        return None
+    if (type(value) is float or type(value) is int) and -MAX_SECONDS <= value <= MAX_SECONDS:
         return value
     seconds = _number_of(value)
     if seconds != seconds:  # NaN

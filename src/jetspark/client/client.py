@@ -660,7 +660,8 @@ async def plain_request(
     resend: bool = False,
 ) -> Message:
     """`Client.request`, or `ask` if `resend`, without hooks."""
-    client.check_loop()
+    if get_running_loop() is not client.loop:
+        client.check_loop()
     requests, outbox = client.requests, client.publishing.outbox
     seconds, spent = seconds_of(timeout, client.options), 0.0
     if outbox.crowded:
@@ -674,9 +675,11 @@ async def plain_request(
         raise
     try:
         frame = await answer
-    finally:
+    except BaseException:
         requests.close(reply)
-    requests.check_responders(frame, subject)
+        raise
+    if frame.headers is not None:
+        requests.check_responders(frame, subject)
     return client._message(frame)
 
 

@@ -102,28 +102,22 @@ class Publishing:
 
         `headers` may be encoded, too. Raises the errors of `send`.
         """
-        block = headers if isinstance(headers, bytes) else self._block(headers)
-        self.outbox.put(self._frame(subject, payload, reply, block))
+        self.outbox.put(self.frame_replying(subject, payload, reply, headers))
 
     def frame_replying(
-        self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
+        self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | bytes | None
     ) -> bytes:
-        """The frame of a request with a valid reply subject. Raises the errors of `send`."""
-        return self._frame(subject, payload, reply, self._block(headers))
-
-    def _frame(self, subject: str, payload: Payload, reply: bytes, block: bytes) -> bytes:
+        """The frame for `send_replying`. Raises the errors of `send`."""
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         encoded = self._subjects.get(subject) or self.encode_subject(subject)
         if len(encoded) + len(reply) > COMMON_LINE:
             self.check_line(subject, b"%b %b" % (encoded, reply))
+        block = b"" if headers is None else self.encode_headers(headers)
         size = len(block) + len(payload)
         if size > self.link.max_payload:
             raise MaxPayloadError(size, self.link.max_payload)
         return frames.replying(encoded, reply, block, payload)
-
-    def _block(self, headers: HeadersLike | None) -> bytes:
-        return b"" if headers is None else self.encode_headers(headers)
 
     def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
         """`send` to the unchanged reply subject of a received message. Raises as `send`."""
@@ -133,7 +127,7 @@ class Publishing:
             return
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        block = self._block(headers)
+        block = b"" if headers is None else self.encode_headers(headers)
         if len(block) + len(payload) > self.link.max_payload:
             raise MaxPayloadError(len(block) + len(payload), self.link.max_payload)
         self.outbox.put(frames.message(reply, block, payload))
@@ -154,8 +148,13 @@ class Publishing:
         """Raise BadSubjectError when a line with `target` is longer than the server accepts."""
         check_line(subject, target, self._options.max_control_line)
 
-    def encode_headers(self, headers: HeadersLike) -> bytes:
-        """The header block. Raises BadHeaderError, HeadersNotSupportedError."""
+    def encode_headers(self, headers: HeadersLike | bytes) -> bytes:
+        """The header block, unchanged if it is encoded.
+
+        Raises BadHeaderError, HeadersNotSupportedError.
+        """
+        if isinstance(headers, bytes):
+            return headers
         check_headers(self.link.info)
         return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
 

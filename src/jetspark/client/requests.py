@@ -27,7 +27,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, Final, NamedTuple, Protocol, Self
+from typing import Any, Final, Protocol, Self
+
+from msgspec import Struct
 
 import jetspark.errors as errors
 from jetspark.client.messages import Message
@@ -62,7 +64,7 @@ class ReplyReceiver(Protocol):
         """No reply will come, because of this error."""
 
 
-class _Request(NamedTuple):
+class _Request(Struct):
     answer: ReplyReceiver
     deadline: float
     subject: str
@@ -107,15 +109,13 @@ class RequestMux:
             route = Route(
                 self._inbox + "*",
                 self._on_frame,
+                on_run=self._on_frames,
                 on_disconnect=self._on_disconnect,
                 on_refused=self._on_refused,
                 on_end=self._on_end,
             )
             self._link.add_route(route, while_draining=True)
             self._route = route
-        return self._next_reply()
-
-    def _next_reply(self) -> bytes:
         return b"%b%x" % (self._prefix, next(self._counter))
 
     def ask(
@@ -145,7 +145,7 @@ class RequestMux:
         if deadline < self._timer_at:
             self._set_timer(deadline)
         try:
-            if len(self) == 1:
+            if len(self._open) == 1 and not self._queues:
                 # A lone request is written at once, since there are no others to wait for.
                 self._outbox.put_now(frame)
             else:
@@ -172,7 +172,7 @@ class RequestMux:
         """
         if self._route is None or self._open or self._queues:
             return None
-        reply = self._next_reply()
+        reply = b"%b%x" % (self._prefix, next(self._counter))
         frame = publishing.frame_replying(subject, payload, reply, headers)
         # Whoever removes the entry ends the request: the reply, the route's end, or this.
         table = self._open
@@ -236,12 +236,17 @@ class RequestMux:
     # -- called by the route -------------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
-        reply = frame.subject
-        if (request := self._open.pop(reply, None)) is not None:
-            if not request.answer.done():
-                request.answer.set_result(frame)
-        elif (queue := self._queues.get(reply)) is not None:
-            queue.push(frame)
+        self._on_frames([frame], 0)
+
+    def _on_frames(self, frames: list[MessageFrame], size: int) -> bool:
+        for frame in frames:
+            reply = frame.subject
+            if (request := self._open.pop(reply, None)) is not None:
+                if not (answer := request.answer).done():
+                    answer.set_result(frame)
+            elif (queue := self._queues.get(reply)) is not None:
+                queue.push(frame)
+        return True
 
     def _on_end(self, error: errors.JetsparkError | None) -> None:
         self._route = None

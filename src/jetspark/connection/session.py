@@ -13,7 +13,7 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -363,6 +363,13 @@ class Session:
         self._arm_timer()
 
     # -- writing -------------------------------------------------------------------------------
+
+    @property
+    def writer(self) -> Callable[[bytes], None]:
+        """`write` for an owner that stops when the session is lost."""
+        if self._transport is None or self._options.trace:
+            return self.write
+        return self._transport.write
 
     def write(self, data: bytes) -> None:
         """Hand bytes to the transport."""

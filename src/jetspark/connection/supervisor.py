@@ -347,7 +347,7 @@ class Supervisor:
         session.write(self.routes.replay())
         self._enter(ConnectionStatus.CONNECTED)
         dropped = self.outbox.keep(session.info)
-        self.outbox.attach(session.write, session.write_here)
+        self.outbox.attach(session.writer, session.write_here)
         url = str(session.server)
         if first:
             self._on_event(events.Connected(url))

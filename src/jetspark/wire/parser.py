@@ -43,18 +43,22 @@ class Parser:
 
     def feed(self, chunk: bytes | memoryview) -> list[Event]:
         """The events that `chunk` completes. Never raises: see `error`."""
-        if self.error is not None:
-            return []
-        data = self._buffer.add(chunk)
-        if data is None:
-            return []
         events: list[Event] = []
+        buffer = self._buffer
+        fresh = not buffer.pending
+        data = kernel_view(chunk) if fresh else buffer.add(chunk)
+        if data is None or self.error is not None:
+            return events
         try:
             end, need = split_frames(data, events)
         except ProtocolError as error:
             self.error = error
             return events
-        self._buffer.consumed(end, need)
+        if fresh:
+            if end == len(data):
+                return events  # as most reads: nothing to keep
+            buffer.add(chunk)
+        buffer.consumed(end, need)
         return events
 
     @property
@@ -85,13 +89,14 @@ class ReceiveBuffer:
     valid until `consumed` is called.
     """
 
-    __slots__ = ("_data", "_memory", "_need", "_pending", "_size", "_view")
+    __slots__ = ("_data", "_memory", "_need", "_size", "_view", "pending")
 
     def __init__(self, size: int) -> None:
         """`size`: initial size in bytes."""
         self._size = size
         self._need = 0
-        self._pending = 0
+        self.pending = 0
+        """Buffered bytes of an incomplete frame."""
         self._data = b""
         self._make(size)
 
@@ -99,40 +104,35 @@ class ReceiveBuffer:
         self._memory = bytearray(size)
         self._view = memoryview(self._memory)
 
-    @property
-    def pending(self) -> int:
-        """Buffered bytes of an incomplete frame."""
-        return self._pending
-
     def room(self) -> memoryview:
         """The free part of the buffer, never empty."""
-        if self._pending == len(self._memory):
-            self._grow(self._pending + 1, self._memory)
-        return self._view[self._pending :]
+        if self.pending == len(self._memory):
+            self._grow(self.pending + 1, self._memory)
+        return self._view[self.pending :]
 
     def received(self, count: int) -> bytes | None:
         """`room()` received `count` bytes."""
-        before, self._pending = self._pending, self._pending + count
+        before, self.pending = self.pending, self.pending + count
         if self._need:
-            waiting = self._pending < self._need
+            waiting = self.pending < self._need
         else:
             # Only the new bytes: the earlier ones have no CRLF.
-            line_end = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
-            waiting = line_end < 0 and self._pending <= MAX_CONTROL_LINE
+            line_end = self._memory.find(b"\r\n", max(0, before - 1), self.pending)
+            waiting = line_end < 0 and self.pending <= MAX_CONTROL_LINE
         if waiting:
             return None
-        self._data = kernel_view(self._view[: self._pending])
+        self._data = kernel_view(self._view[: self.pending])
         return self._data
 
     def add(self, chunk: bytes | memoryview) -> bytes | None:
         """Bytes received elsewhere. They may be read in place until `consumed`."""
-        if not self._pending:
+        if not self.pending:
             self._data = kernel_view(chunk)
             return self._data
-        end = self._pending + len(chunk)
+        end = self.pending + len(chunk)
         if end > len(self._memory):
-            self._grow(end, self._view[: self._pending])
-        self._view[self._pending : end] = chunk
+            self._grow(end, self._view[: self.pending])
+        self._view[self.pending : end] = chunk
         return self.received(len(chunk))
 
     def consumed(self, end: int, need: int) -> None:
@@ -141,11 +141,11 @@ class ReceiveBuffer:
         rest, self._need = len(data) - end, need
         if max(need, rest) > len(self._memory):
             self._grow(rest, data[end:])
-        elif rest and (end or not self._pending):  # otherwise it is in place
+        elif rest and (end or not self.pending):  # otherwise it is in place
             self._view[:rest] = data[end:]
         elif not rest and len(self._memory) > _MAX_IDLE_BYTES:
             self._make(self._size)
-        self._pending = rest
+        self.pending = rest
 
     def _grow(self, min_size: int, unread: bytes | bytearray | memoryview) -> None:
         next_size = max(2 * len(self._memory), min(self._need, _AT_ONCE))
