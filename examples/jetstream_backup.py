@@ -19,7 +19,7 @@ async def main(server: str) -> None:
         stream = await js.create_stream(name="SAVED", subjects=["saved"])
         async with js.publisher() as publisher:
             for number in range(100):
-                await publisher.send("saved", b"%d" % number)
+                await publisher.publish("saved", b"%d" % number)
         worker = await stream.create_consumer(durable_name="worker")
         for msg in await worker.fetch(10, timeout=5):
             await msg.ack_sync()

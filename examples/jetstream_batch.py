@@ -18,14 +18,14 @@ async def main(server: str) -> None:
             name="LEDGER", subjects=["ledger.*"], storage="memory", allow_atomic=True
         )
         async with js.atomic_batch() as batch:
-            await batch.add("ledger.anna", b"-10")
-            await batch.add("ledger.bert", b"+9")
-            await batch.add("ledger.fees", b"+1")
+            await batch.publish("ledger.anna", b"-10")
+            await batch.publish("ledger.bert", b"+9")
+            await batch.publish("ledger.fees", b"+1")
             ack = await batch.commit()
         print("stored together:", ack.count, "messages, the last one is", ack.seq)
         try:
             async with js.atomic_batch() as batch:
-                await batch.add("ledger.anna", b"-1000000")
+                await batch.publish("ledger.anna", b"-1000000")
                 raise ValueError("Anna does not have that much")
         except ValueError:
             state = (await stream.info()).state

@@ -18,7 +18,7 @@ async def main(server: str) -> None:
         stream = await js.create_stream(name="EVENTS", subjects=["events"], storage="memory")
         async with js.publisher() as publisher:
             for number in range(1000):
-                await publisher.send("events", b"%d" % number)
+                await publisher.publish("events", b"%d" % number)
         worker = await stream.create_consumer(durable_name="worker")
 
         count = 0

@@ -18,7 +18,7 @@ async def main(server: str) -> None:
         await js.create_stream(name="INGESTED", subjects=["ingest.*"], **options)
         async with js.fast_ingest() as ingest:  # leaving it waits for the last word
             for number in range(10_000):
-                await ingest.add("ingest.eu", b"%d" % number)
+                await ingest.publish("ingest.eu", b"%d" % number)
         print(f"acknowledged: {ingest.acked}, the last one is {ingest.ack.seq}")
         print("failed:", ingest.failed)
         await js.delete_stream("INGESTED")

@@ -17,7 +17,7 @@ async def main(server: str) -> None:
         stream = await js.create_stream(name="LOG", subjects=["log.*"], storage="memory")
         async with js.publisher() as publisher:
             for number in range(1000):
-                await publisher.send("log.info" if number % 2 else "log.debug", b"%d" % number)
+                await publisher.publish("log.info" if number % 2 else "log.debug", b"%d" % number)
 
         numbers: list[int] = []
         async with stream.ordered() as messages:

@@ -18,19 +18,19 @@ async def main(server: str) -> None:
         many = await js.create_stream(name="MANY", subjects=["many.*"], storage="memory")
         async with js.publisher(window=4000) as publisher:  # leaving it waits for every ack
             for number in range(10_000):
-                await publisher.send("many.eu", b"%d" % number)
+                await publisher.publish("many.eu", b"%d" % number)
         print((await many.info()).state.messages, "messages in the stream")
 
         async with js.publisher() as publisher:
-            result = await publisher.submit("many.us", b"with a result of its own")
+            result = await publisher.publish_async("many.us", b"with a result of its own")
             print("the last one has sequence", (await result).seq)
 
         # Messages that were not stored are told: in .failed, or else by an exception at the end.
         full = {"max_msgs": 1, "discard": "new"}
         await js.create_stream(name="FULL", subjects=["full.*"], storage="memory", **full)
         async with js.publisher() as publisher:
-            await publisher.send("full.up", b"stored")
-            await publisher.send("full.up", b"one too many")
+            await publisher.publish("full.up", b"stored")
+            await publisher.publish("full.up", b"one too many")
             await publisher.flush()
             for failure in publisher.failed:
                 print("not stored:", failure.subject, failure.error.description)

@@ -174,7 +174,7 @@ async def test_role_publisher_has_all_permissions_it_needs_and_no_more(guard: Gu
         js = nc.jetstream()
         assert (await js.publish("s.x", b"1", msg_id="1")).seq == 4
         async with js.publisher() as publisher:
-            await publisher.send("s.y", b"2")
+            await publisher.publish("s.y", b"2")
     await guarded.check(refused=[*without(DANGEROUS, "s.x"), "s.z"])
 
 

@@ -84,7 +84,7 @@ async def fill(url: str, bucket: str, keys: int, size: int) -> None:
         await context.create_bucket(bucket)
         async with context.publisher() as publisher:
             for number in range(keys):
-                await publisher.send(f"$KV.{bucket}.key.{number}", value)
+                await publisher.publish(f"$KV.{bucket}.key.{number}", value)
 
 
 # -- contestants -------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ def publisher(job: Job) -> Measure:
     async def turn(nc: Any) -> None:
         async with nc.jetstream().publisher() as many:
             for _ in range(_TURN):
-                await many.send("cost", bytes(job.size))
+                await many.publish("cost", bytes(job.size))
 
     return _compared(job, turn)
 
@@ -134,7 +134,7 @@ def fetch(job: Job) -> Measure:
         js = nc.jetstream()
         async with js.publisher() as many:
             for _ in range(_TURN):
-                await many.send("cost", bytes(job.size))
+                await many.publish("cost", bytes(job.size))
         if nc not in consumers:
             consumers[nc] = await js.stream("COST").create_consumer(ack_policy="none")
 

@@ -208,7 +208,7 @@ def jetspark_window_blocking(job: Job) -> Measure:
         def store(messages: Messages) -> None:
             with js.publisher(WINDOW) as publisher:
                 for subject, payload in messages:
-                    publisher.send(subject, payload)
+                    publisher.publish(subject, payload)
 
         return _stored(job, store)
 

@@ -116,11 +116,11 @@ def _fill(job: Job, *, decode: bool) -> None:
         with js.publisher(window=10_000) as publisher:
             for number in range(job.messages):
                 line = b'{"n":%d,' % number + lines[number % len(lines)][1:]
-                publisher.send(f"{SUBJECT}.json", line)
+                publisher.publish(f"{SUBJECT}.json", line)
             for name, encode in _encoders().items() if decode else ():
                 for number in range(job.messages):
                     flight = json.loads(lines[number % len(lines)])
-                    publisher.send(f"{SUBJECT}.{name}", encode({"n": number, **flight}))
+                    publisher.publish(f"{SUBJECT}.{name}", encode({"n": number, **flight}))
     say(f"  filled {job.messages:,} messages")
 
 

@@ -72,7 +72,7 @@ def _fill(job: Job, tables: list[int]) -> None:
                 names = "".join(f',"t{count}":"{number % count}"' for count in tables)
                 start = f'{{"n":{number}{names},"text":"'
                 pad = "." * max(0, job.size - len(start) - 2)
-                publisher.send(SUBJECT, f'{start}{pad}"}}'.encode())
+                publisher.publish(SUBJECT, f'{start}{pad}"}}'.encode())
     say(f"  filled {job.messages:,} messages")
 
 

@@ -62,7 +62,7 @@ async def fill(js: JetStream, name: str, count: int = ALL, **options: Any) -> No
     async with js.publisher() as publisher:
         for number in range(1, count + 1):
             headers = {"N": str(number), "A": "ö"} if number % 3 else None
-            await publisher.send(f"{name}.{number % 7}", b"%d " % number * 40, headers=headers)
+            await publisher.publish(f"{name}.{number % 7}", b"%d " % number * 40, headers=headers)
     await js.stream(name).delete_msg(5)
     worker = await js.stream(name).create_consumer(durable_name="worker")
     for message in (await worker.fetch(20, timeout=5))[:9]:

@@ -25,7 +25,7 @@ def stream(nc: Client, unique: Unique, needs_server: NeedsServer) -> str:
 def test_threads_add_to_one_atomic_batch(nc: Client, stream: str) -> None:
     js = nc.jetstream()
     with js.atomic_batch() as batch, ThreadPoolExecutor(4) as pool:
-        numbers = list(pool.map(lambda n: batch.add(f"{stream}.{n}", b"x"), range(200)))
+        numbers = list(pool.map(lambda n: batch.publish(f"{stream}.{n}", b"x"), range(200)))
     assert sorted(numbers) == list(range(1, 201))
     assert batch.ack is not None
     assert (batch.ack.count, js.stream(stream).info().state.messages) == (200, 200)
@@ -35,15 +35,15 @@ def test_an_exception_gives_an_atomic_batch_up(nc: Client, stream: str) -> None:
     js = nc.jetstream()
     with pytest.raises(KeyError), js.atomic_batch() as batch:
         for _ in range(3):
-            batch.add(f"{stream}.a")
+            batch.publish(f"{stream}.a")
         raise KeyError
     with pytest.raises(WrongLastSequenceError), js.atomic_batch() as batch:
-        batch.add(f"{stream}.a", expect_last_seq=7)
+        batch.publish(f"{stream}.a", expect_last_seq=7)
         batch.commit()
     js.stream(stream).update(allow_atomic=False)
     with pytest.raises(NotEnabledOnStreamError), js.atomic_batch() as batch:
-        batch.add(f"{stream}.a")
-        batch.add(f"{stream}.a")
+        batch.publish(f"{stream}.a")
+        batch.publish(f"{stream}.a")
     assert js.stream(stream).info().state.messages == 0
 
 
@@ -55,7 +55,7 @@ def test_threads_add_to_one_fast_ingest(nc: Client, stream: str, needs_server: N
 
     def add(number: int) -> int:
         nonlocal most
-        index = ingest.add(f"{stream}.a", b"x")
+        index = ingest.publish(f"{stream}.a", b"x")
         most = max(most, ingest.pending)
         return index
 
@@ -70,13 +70,13 @@ def test_fast_ingest_tells_what_failed(nc: Client, stream: str, needs_server: Ne
     needs_server("2.14")
     js = nc.jetstream()
     with js.fast_ingest() as ingest:
-        ingest.add(f"{stream}.a")
+        ingest.publish(f"{stream}.a")
         with pytest.raises(NotEnabledOnStreamError):
-            ingest.add(f"{stream}.a")
+            ingest.publish(f"{stream}.a")
         assert len(ingest.failed) == 1
     js.stream(stream).update(allow_batched=True)
     with pytest.raises(PublishFailedError), js.fast_ingest(gaps="ok") as ingest:
         for number in range(1000):
-            ingest.add(f"{stream}.a", expect_last_seq=77 if number == 500 else None)
+            ingest.publish(f"{stream}.a", expect_last_seq=77 if number == 500 else None)
         ack = ingest.commit()
     assert (ack, ingest.acked) == (ingest.ack, 999)

@@ -29,7 +29,7 @@ def filled(nc: Client, unique: Unique) -> Filled:
         js.create_stream(name=name, subjects=[name], storage="memory")
         with js.publisher() as publisher:
             for number in range(count):
-                publisher.send(name, b"%d" % number)
+                publisher.publish(name, b"%d" % number)
         return js.stream(name).create_consumer(durable_name="c")
 
     return make

@@ -42,7 +42,7 @@ def test_fetch_is_one_change_of_thread_and_acks_are_none(
 ) -> None:
     with js.publisher() as publisher:
         for number in range(1000):
-            publisher.send(f"{stream}.x", b"%d" % number)
+            publisher.publish(f"{stream}.x", b"%d" % number)
     worker = js.stream(stream).create_consumer(name="worker", max_ack_pending=5000)
     changes = note_calls("run")
     messages = worker.fetch(1000, timeout=5)
@@ -81,7 +81,7 @@ def test_publisher_from_many_threads(js: JetStream, stream: str) -> None:
     with js.publisher(window=50) as publisher:
 
         def send(thread: int) -> list[int]:
-            return [publisher.send(f"{stream}.{thread}") for _ in range(500)]
+            return [publisher.publish(f"{stream}.{thread}") for _ in range(500)]
 
         with ThreadPoolExecutor(8) as pool:
             indexes = [index for some in pool.map(send, range(8)) for index in some]
@@ -95,9 +95,9 @@ def test_publisher_from_many_threads(js: JetStream, stream: str) -> None:
 def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
     with js.publisher(window=1) as publisher:
         for _ in range(100):
-            publisher.send(f"{stream}.x")
+            publisher.publish(f"{stream}.x")
             assert publisher.pending <= 1
-        futures = [publisher.submit(f"{stream}.x", msg_id=f"{n // 2}") for n in range(10)]
+        futures = [publisher.publish_async(f"{stream}.x", msg_id=f"{n // 2}") for n in range(10)]
         assert [future.result(30).seq for future in futures] == [
             101, 101, 102, 102, 103, 103, 104, 104, 105, 105,
         ]  # fmt: skip
@@ -106,16 +106,16 @@ def test_publisher_s_window_is_kept(js: JetStream, stream: str) -> None:
 
 def test_publisher_tells_failures(js: JetStream, stream: str) -> None:
     with pytest.raises(errors.PublishFailedError), js.publisher(retry_for=0) as publisher:
-        publisher.send("nobody.listens")
-        refused = publisher.submit("nobody.listens")
+        publisher.publish("nobody.listens")
+        refused = publisher.publish_async("nobody.listens")
         with pytest.raises(errors.NoStreamResponseError):
             refused.result(30)
         with pytest.raises(errors.BadSubjectError):
-            publisher.send("a b")
-        publisher.send(f"{stream}.x")
+            publisher.publish("a b")
+        publisher.publish(f"{stream}.x")
     assert publisher.acked == 1
     with pytest.raises(errors.ConfigError, match="not open"):
-        publisher.send("a")
+        publisher.publish("a")
 
 
 def test_publisher_over_an_outage(make_server: MakeServer) -> None:
@@ -128,7 +128,7 @@ def test_publisher_over_an_outage(make_server: MakeServer) -> None:
                 if number in (100, 200):
                     server.kill()
                     server.start()
-                publisher.send("s", msg_id=f"{number}")
+                publisher.publish("s", msg_id=f"{number}")
             publisher.flush()
             assert publisher.failed == []
         assert js.stream("S").info().state.messages == 300
@@ -149,7 +149,7 @@ def test_an_outage_keeps_the_order_of_what_waits(make_server: MakeServer, identi
         def publish() -> None:
             for number in range(200):
                 msg_id = f"{number}" if identified else None
-                publisher.send(f"s.{number}", payload, msg_id=msg_id)
+                publisher.publish(f"s.{number}", payload, msg_id=msg_id)
 
         with nc.jetstream().publisher(400, raise_failures=False) as publisher:
             server.pause()
@@ -189,7 +189,7 @@ def test_a_message_between_the_check_for_space_and_its_sending_keeps_its_place(
         other.jetstream().publisher(duplicate_window=120) as publisher,
     ):
         for number in range(3):
-            publisher.send(subject, msg_id=f"{number}")
+            publisher.publish(subject, msg_id=f"{number}")
         taken = [sub.next() for _ in range(3)]
         put = publisher._sender.put
 
@@ -200,8 +200,8 @@ def test_a_message_between_the_check_for_space_and_its_sending_keeps_its_place(
 
         with monkeypatch.context() as patch:
             patch.setattr(publisher._sender, "put", put_during_the_loss)
-            publisher.send(subject, msg_id="3")
-        publisher.send(subject, msg_id="4")
+            publisher.publish(subject, msg_id="3")
+        publisher.publish(subject, msg_id="4")
         taken += [sub.next() for _ in range(5)]
         assert [msg.headers and msg.headers["Nats-Msg-Id"] for msg in taken] == list("01201234")
         for msg in taken:

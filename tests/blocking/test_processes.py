@@ -55,7 +55,7 @@ WAITS = (
     "nc.publish(subject); sub.next()",
     "nc.publish(subject); list(sub)",
     "nc.publish(subject); worker.fetch(10, timeout=60)",
-    "publisher.send(subject); publisher.flush()",
+    "publisher.publish(subject); publisher.flush()",
 )
 INTERRUPTED = """
 def wait_for(wait):

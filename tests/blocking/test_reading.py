@@ -19,7 +19,7 @@ def filled(js: JetStream, stream: str) -> str:
     """A stream with 3000 messages."""
     with js.publisher() as publisher:
         for number in range(1, 3001):
-            publisher.send(f"{stream}.a", b"%d" % number)
+            publisher.publish(f"{stream}.a", b"%d" % number)
     return stream
 
 

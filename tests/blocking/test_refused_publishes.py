@@ -30,22 +30,22 @@ def _publish(js: JetStream, subject: str, payload: bytes) -> None:
 
 def _publisher(js: JetStream, subject: str, payload: bytes) -> None:
     with js.publisher(timeout=PATIENCE) as publisher:
-        publisher.send(subject, payload)
+        publisher.publish(subject, payload)
 
 
 def _submit(js: JetStream, subject: str, payload: bytes) -> None:
     with js.publisher(timeout=PATIENCE) as publisher:
-        publisher.submit(subject, payload).result(60)
+        publisher.publish_async(subject, payload).result(60)
 
 
 def _atomic(js: JetStream, subject: str, payload: bytes) -> None:
     with js.atomic_batch(timeout=PATIENCE) as batch:
-        batch.add(subject, payload)
+        batch.publish(subject, payload)
 
 
 def _fast(js: JetStream, subject: str, payload: bytes) -> None:
     with js.fast_ingest(timeout=PATIENCE) as ingest:
-        ingest.add(subject, payload)
+        ingest.publish(subject, payload)
 
 
 WAYS = (_publish, _publisher, _submit, _atomic, _fast)

@@ -140,7 +140,7 @@ def test_acks_stay_apart(nc: Client, interrupted: Interrupt, unique: Unique, win
             def submit(number: int = number) -> None:
                 for place in range(30):
                     data = b"%d-%d" % (number, place)
-                    future = publisher.submit(name, data)
+                    future = publisher.publish_async(name, data)
                     acks.append((data, future))
 
             interrupts += interrupted(submit)
@@ -167,7 +167,7 @@ def test_a_fast_ingest_goes_on_or_ends(nc: Client, interrupted: Interrupt, uniqu
 
         def add(ingest: Any) -> None:
             for _ in range(100):
-                ingest.add(name, b"x")
+                ingest.publish(name, b"x")
 
         with suppress(JetsparkError), js.fast_ingest(ack_every=5, timeout=5) as ingest:
             for _ in range(3):

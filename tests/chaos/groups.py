@@ -257,7 +257,7 @@ async def run(
                 while not ending.is_set():
                     async with js.publisher() as publisher:
                         for key in range(KEYS):
-                            await publisher.send(f"s.k{key}", b"%d" % number)
+                            await publisher.publish(f"s.k{key}", b"%d" % number)
                     figures.published += KEYS
                     number += 1
                     await asyncio.sleep(0.15)

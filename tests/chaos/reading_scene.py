@@ -74,7 +74,9 @@ class Published:
             sent = []
             for number in range(before, before + count):
                 identity = f"{stream}/{generation}/{number}"
-                answer = publisher.submit(stream, payload_of(identity, size), msg_id=identity)
+                answer = publisher.publish_async(
+                    stream, payload_of(identity, size), msg_id=identity
+                )
                 sent.append((identity, answer))
             self.messages += [
                 Message(stream, answer.result(WITHIN).seq, identity) for identity, answer in sent

@@ -210,19 +210,19 @@ async def test_every_call_of_jetstream_stores_exactly_the_bytes(
 
     async def publisher(data: Any) -> None:
         async with js.publisher() as pub:
-            await pub.send(name, data)
+            await pub.publish(name, data)
 
     async def submitted(data: Any) -> None:
         async with js.publisher() as pub:
-            await (await pub.submit(name, data))
+            await (await pub.publish_async(name, data))
 
     async def batch(data: Any) -> None:
         async with js.atomic_batch() as batch:
-            await batch.add(name, data)
+            await batch.publish(name, data)
 
     async def ingest(data: Any) -> None:
         async with js.fast_ingest() as ingest:
-            await ingest.add(name, data)
+            await ingest.publish(name, data)
 
     seq = 0
     for call in (partial(js.publish, name), publisher, submitted, batch, ingest):
@@ -271,7 +271,7 @@ def test_every_call_of_the_blocking_client_sends_exactly_the_bytes(
 
         def send(data: Any) -> None:
             with js.publisher() as pub:
-                pub.send(sub.subject, data)
+                pub.publish(sub.subject, data)
 
         def ask(data: Any) -> None:
             # The stream answers, with an ack.

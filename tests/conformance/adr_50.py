@@ -109,7 +109,7 @@ async def _batch(
     async with t.js.atomic_batch() as batch:
         for payload in payloads:
             data = payload if isinstance(payload, bytes) else payload.encode()
-            await batch.add(f"{s.name}.{token}", data, **options)
+            await batch.publish(f"{s.name}.{token}", data, **options)
             options = {}
         return await batch.commit()
 
@@ -200,7 +200,7 @@ async def one(t: Trial) -> None:
 async def one_and_its_end(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
-        await batch.add(f"{s.name}.a", b"data")
+        await batch.publish(f"{s.name}.a", b"data")
         await batch.flush()
         ack = await batch.commit()
     assert (ack.count, ack.seq) == (1, 1)
@@ -345,8 +345,8 @@ async def not_expected(t: Trial) -> None:
     (seq,) = await t.fill(s, "a")
     async with AsyncExitStack() as stack:
         batch = await stack.enter_async_context(t.js.atomic_batch())
-        await batch.add(f"{s.name}.a", b"1", expect_last_seq=seq + 99)
-        await batch.add(f"{s.name}.a", b"2")
+        await batch.publish(f"{s.name}.a", b"1", expect_last_seq=seq + 99)
+        await batch.publish(f"{s.name}.a", b"2")
         await batch.flush()
         await refusal(batch.commit(), WrongLastSequenceError)
     assert await count(s) == 1
@@ -357,8 +357,8 @@ async def overtaken(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     (seq,) = await t.fill(s, "a")
     async with t.js.atomic_batch() as batch:
-        await batch.add(f"{s.name}.a", b"1", expect_last_seq=seq)
-        await batch.add(f"{s.name}.a", b"2")
+        await batch.publish(f"{s.name}.a", b"1", expect_last_seq=seq)
+        await batch.publish(f"{s.name}.a", b"2")
         await batch.flush()
         await t.fill(s, "b")
         await refusal(batch.commit(), WrongLastSequenceError)
@@ -369,8 +369,8 @@ async def overtaken(t: Trial) -> None:
 async def expected_later(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
-        await batch.add(f"{s.name}.a", b"1")
-        await refusal(batch.add(f"{s.name}.a", b"2", expect_last_seq=77), ConfigError)
+        await batch.publish(f"{s.name}.a", b"1")
+        await refusal(batch.publish(f"{s.name}.a", b"2", expect_last_seq=77), ConfigError)
     raw = RawBatch(t, s)
     assert await raw.send(1) == {}
     codes = [await raw.code(2, **{EXPECTED_LAST: "77"}), await raw.code(3, "1")]
@@ -410,9 +410,9 @@ async def expected_of_a_written_subject(t: Trial) -> None:
     (seq,) = await t.fill(s, "x")
     try:
         async with t.js.atomic_batch() as batch:
-            await batch.add(f"{s.name}.x", b"1")
-            await batch.add(f"{s.name}.x", b"2", expect_last_subject_seq=seq)
-            await batch.add(f"{s.name}.y", b"3")
+            await batch.publish(f"{s.name}.x", b"1")
+            await batch.publish(f"{s.name}.x", b"2", expect_last_subject_seq=seq)
+            await batch.publish(f"{s.name}.y", b"3")
     except (APIError, ConfigError):
         assert await count(s) == 1
     else:
@@ -427,14 +427,14 @@ async def message_ids(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
         for id in ("m1", "m2", "m3"):
-            await batch.add(f"{s.name}.a", b"x", msg_id=id)
+            await batch.publish(f"{s.name}.a", b"x", msg_id=id)
     assert [headers_of(m)["Nats-Msg-Id"] for m in await stored(s)] == ["m1", "m2", "m3"]
 
 
 async def _with_ids(t: Trial, s: Stream, *ids: str | None) -> None:
     async with t.js.atomic_batch() as batch:
         for id in ids:
-            await batch.add(f"{s.name}.a", b"x", msg_id=id)
+            await batch.publish(f"{s.name}.a", b"x", msg_id=id)
 
 
 @T.case(
@@ -464,7 +464,7 @@ async def level(t: Trial) -> None:
     headers = {LEVEL: str(await _level(t))}
     async with t.js.atomic_batch() as batch:
         for _ in range(3):
-            await batch.add(f"{s.name}.a", b"x", headers=headers)
+            await batch.publish(f"{s.name}.a", b"x", headers=headers)
         assert (await batch.commit()).count == 3
 
 
@@ -493,8 +493,8 @@ async def level_of_a_later_one(t: Trial) -> None:
 
     async def publish() -> None:
         async with t.js.atomic_batch() as batch:
-            await batch.add(f"{s.name}.a", b"1")
-            await batch.add(f"{s.name}.a", b"2", headers={LEVEL: await _too_high(t)})
+            await batch.publish(f"{s.name}.a", b"1")
+            await batch.publish(f"{s.name}.a", b"2", headers={LEVEL: await _too_high(t)})
 
     async with t.events(ABANDONED, s) as next_event:
         await refusal(publish(), RequiredApiLevelError)
@@ -530,7 +530,7 @@ async def commit_before(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
         for payload in (b"a", b"b"):
-            await batch.add(f"{s.name}.a", payload)
+            await batch.publish(f"{s.name}.a", payload)
         await batch.flush()
         ack = await batch.commit()
     assert (ack.count, ack.seq) == (2, 2)
@@ -569,10 +569,10 @@ async def idle(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.events(ABANDONED, s) as next_event, AsyncExitStack() as stack:
         batch = await stack.enter_async_context(t.js.atomic_batch())
-        await batch.add(f"{s.name}.a", b"1")
+        await batch.publish(f"{s.name}.a", b"1")
         await batch.flush()
         assert (await next_event()).reason == "timeout"
-        await batch.add(f"{s.name}.a", b"2")
+        await batch.publish(f"{s.name}.a", b"2")
         await refusal(batch.commit(), AtomicPublishIncompleteBatchError)
     assert await count(s) == 0
 
@@ -605,7 +605,7 @@ async def many_in_a_stream(t: Trial) -> None:
 
 async def _flushed(t: Trial, s: Stream) -> None:
     async with t.js.atomic_batch() as batch:
-        await batch.add(f"{s.name}.a", b"x")
+        await batch.publish(f"{s.name}.a", b"x")
         await batch.flush()
 
 
@@ -627,7 +627,7 @@ async def not_idle(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
         for payload in (b"1", b"2", b"3", b"4"):
-            await batch.add(f"{s.name}.a", payload)
+            await batch.publish(f"{s.name}.a", payload)
             await batch.flush()
             await asyncio.sleep(IDLE / 2)
         assert (await batch.commit()).count == 4
@@ -660,11 +660,11 @@ async def leader_before_the_commit(t: Trial) -> None:
     async with AsyncExitStack() as stack:
         batch = await stack.enter_async_context(t.js.atomic_batch())
         for payload in (b"1", b"2", b"3", b"4", b"5"):
-            await batch.add(f"{s.name}.a", payload)
+            await batch.publish(f"{s.name}.a", payload)
         await batch.flush()
         await _new_leader(t, s)
         try:
-            await batch.add(f"{s.name}.a", b"6")
+            await batch.publish(f"{s.name}.a", b"6")
             await batch.commit()
         except APIError:
             assert await count(s) == 0
@@ -731,10 +731,10 @@ async def event_large(t: Trial) -> None:
 async def other_publish(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as batch:
-        await batch.add(f"{s.name}.x", b"1")
+        await batch.publish(f"{s.name}.x", b"1")
         await batch.flush()
         (seq,) = await t.fill(s, "x")
-        await batch.add(f"{s.name}.x", b"2")
+        await batch.publish(f"{s.name}.x", b"2")
         ack = await batch.commit()
     assert ack.seq == seq + 2
     assert [ID in headers_of(m) for m in await stored(s)] == [False, True, True]
@@ -745,8 +745,8 @@ async def two_batches(t: Trial) -> None:
     s = await t.stream(**ATOMIC)
     async with t.js.atomic_batch() as a, t.js.atomic_batch() as b:
         for payload in (b"1", b"2", b"3"):
-            await a.add(f"{s.name}.a", payload)
-            await b.add(f"{s.name}.b", payload)
+            await a.publish(f"{s.name}.a", payload)
+            await b.publish(f"{s.name}.b", payload)
         acks = [await a.commit(), await b.commit()]
     assert [ack.count for ack in acks] == [3, 3]
     assert "".join(m.subject[-1] for m in await stored(s)) == "aaabbb"
@@ -765,7 +765,7 @@ async def other_headers(t: Trial) -> None:
     async with t.js.atomic_batch() as batch:
         for number in range(2):
             headers = {"X-Test-Tag": f"value-{number}"}
-            await batch.add(f"{s.name}.a", b"x", headers=headers)
+            await batch.publish(f"{s.name}.a", b"x", headers=headers)
     messages = await stored(s)
     assert [headers_of(m)["X-Test-Tag"] for m in messages] == ["value-0", "value-1"]
     assert [headers_of(m)[NUMBER] for m in messages] == ["1", "2"]
@@ -789,7 +789,7 @@ async def _ingest(t: Trial, s: Stream, messages: int, **options: Any) -> PubAck:
     """Publish so many messages by fast ingest; returns the last ack."""
     async with t.js.fast_ingest(**options) as ingest:
         for number in range(1, messages + 1):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         ack = await ingest.commit()
     assert ack is not None
     assert (ingest.acked, ingest.failed) == (messages, [])
@@ -1011,7 +1011,7 @@ async def gap_ok(t: Trial) -> None:
         js.fast_ingest(gaps="ok", ack_every=5) as ingest,
     ):
         for number in range(1, 11):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         ack = await ingest.commit()
         (failure,) = ingest.failed
     assert fault.hit
@@ -1050,7 +1050,7 @@ async def gap_fail(t: Trial) -> None:
             js.fast_ingest(gaps="fail", ack_every=5) as ingest,
         ):
             for number in range(1, 11):
-                await ingest.add(f"{s.name}.a", str(number).encode())
+                await ingest.publish(f"{s.name}.a", str(number).encode())
     assert ingest.ack is not None
     assert (ingest.ack.count, await count(s)) == (3, 3)
     s, raw = await _raw(t, flow=5, gap="fail")
@@ -1115,7 +1115,7 @@ async def _without_an_ack(t: Trial, position: int, outstanding: int) -> None:
         js.fast_ingest(ack_every=10, outstanding=outstanding) as ingest,
     ):
         for number in range(1, 101):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         ack = await ingest.commit()
     assert fault.hit
     assert (ingest.acked, ingest.failed) == (100, [])
@@ -1133,9 +1133,9 @@ async def expected_fail(t: Trial) -> None:
 
     async def publish() -> None:
         async with t.js.fast_ingest(gaps="fail") as ingest:
-            await ingest.add(f"{s.name}.a", b"1", expect_last_seq=seq + 99)
+            await ingest.publish(f"{s.name}.a", b"1", expect_last_seq=seq + 99)
             for _ in range(3):
-                await ingest.add(f"{s.name}.a", b"x")
+                await ingest.publish(f"{s.name}.a", b"x")
 
     with pytest.raises((PublishFailedError, WrongLastSequenceError)) as raised:
         await publish()
@@ -1151,10 +1151,10 @@ async def expected_ok(t: Trial) -> None:
     s = await t.stream(**BATCHED)
     await t.fill(s, "a")
     async with t.js.fast_ingest(gaps="ok") as ingest:
-        await ingest.add(f"{s.name}.a", b"1")
-        await ingest.add(f"{s.name}.a", b"2", expect_last_seq=99)
+        await ingest.publish(f"{s.name}.a", b"1")
+        await ingest.publish(f"{s.name}.a", b"2", expect_last_seq=99)
         for number in range(3, 8):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         ack = await ingest.commit()
         (failure,) = ingest.failed
     assert (failure.index, type(failure.error)) == (1, WrongLastSequenceError)
@@ -1170,7 +1170,7 @@ async def expected_batched_id(t: Trial) -> None:
     refused = None
     try:
         async with t.js.fast_ingest() as ingest:
-            await ingest.add(f"{s.name}.a", b"1", headers=headers)
+            await ingest.publish(f"{s.name}.a", b"1", headers=headers)
     except PublishFailedError as error:
         refused = error.failures[0].error
     assert refused is None or isinstance(refused, APIError)
@@ -1232,9 +1232,9 @@ async def not_idle_batched(t: Trial) -> None:
 async def kept_by_pings(t: Trial) -> None:
     s = await t.stream(**BATCHED)
     async with t.js.fast_ingest() as ingest:
-        await ingest.add(f"{s.name}.a", b"1")
+        await ingest.publish(f"{s.name}.a", b"1")
         await asyncio.sleep(IDLE * 1.5)
-        await ingest.add(f"{s.name}.a", b"2")
+        await ingest.publish(f"{s.name}.a", b"2")
         ack = await ingest.commit()
     assert ack is not None
     assert ack.count == 2
@@ -1298,10 +1298,10 @@ async def leader_fail(t: Trial) -> None:
     try:
         async with t.js.fast_ingest(gaps="fail", ack_every=5) as ingest:
             for number in range(1, 21):
-                await ingest.add(f"{s.name}.a", str(number).encode())
+                await ingest.publish(f"{s.name}.a", str(number).encode())
             await _new_leader(t, s)
             for number in range(21, 26):
-                await ingest.add(f"{s.name}.a", str(number).encode())
+                await ingest.publish(f"{s.name}.a", str(number).encode())
     except PublishFailedError as error:
         ended += [failure.error for failure in error.failures]
     except JetStreamError as error:
@@ -1318,10 +1318,10 @@ async def leader_ok(t: Trial) -> None:
     s = await t.stream(**BATCHED, num_replicas=3)
     async with t.js.fast_ingest(gaps="ok", ack_every=10) as ingest:
         for number in range(1, 51):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         await _new_leader(t, s)
         for number in range(51, 101):
-            await ingest.add(f"{s.name}.a", str(number).encode())
+            await ingest.publish(f"{s.name}.a", str(number).encode())
         ack = await ingest.commit()
         failed = {failure.index + 1 for failure in ingest.failed}
     assert ack is not None

@@ -162,7 +162,7 @@ class Trial:
     async def fill_many(self, stream: Stream, tokens: Iterable[str]) -> None:
         async with self.js.publisher() as publisher:
             for token in tokens:
-                await publisher.send(f"{stream.name}.{token}", b"x")
+                await publisher.publish(f"{stream.name}.{token}", b"x")
 
     async def ask(
         self, subject: str, payload: bytes = b"", headers: Mapping[str, str] | None = None

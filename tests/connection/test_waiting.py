@@ -117,12 +117,12 @@ async def test_a_send_that_times_out_on_a_full_window_leaves_nothing(
 ) -> None:
     nc.subscribe(subject := unique("silent"))  # it answers nothing
     async with js.publisher(1, timeout=600, raise_failures=False) as publisher:
-        await publisher.send(subject)
+        await publisher.publish(subject)
 
         async def call() -> None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.0001):
-                    await publisher.send(subject)
+                    await publisher.publish(subject)
 
         assert await grown(call) < 48
         await nc.close()  # nothing will be acknowledged

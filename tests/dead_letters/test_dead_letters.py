@@ -348,7 +348,7 @@ async def test_killed_workers_neither_lose_nor_repeat(
     )
     async with orders.js.publisher() as publisher:
         for number in range(count):
-            await publisher.send(orders.subject(str(number)), b"%d" % number)
+            await publisher.publish(orders.subject(str(number)), b"%d" % number)
     async with orders.giving_up():
         for turn in range(kills):
             with python(_WORKER, shared_server.url, dead.name) as process:

@@ -54,7 +54,7 @@ async def publisher(scene: Scene, *, with_ids: bool = False) -> None:
     async with within(15, "a publisher's block"), sender:
         for payload in _MANY:
             msg_id = payload.decode() if with_ids else None
-            await sender.send(scene.subject, payload, msg_id=msg_id)
+            await sender.publish(scene.subject, payload, msg_id=msg_id)
     failed = {failure.index for failure in sender.failed}
     assert sender.acked + len(failed) == len(_MANY)
     stored = Counter(await scene.stored())
@@ -76,7 +76,7 @@ async def atomic_batch(scene: Scene) -> None:
         with suppress(JetsparkError):
             async with scene.js.atomic_batch() as batch:
                 for payload in payloads:
-                    await batch.add(scene.subject, payload)
+                    await batch.publish(scene.subject, payload)
             ack = batch.ack
     # The server stores one after the other: who looks just then sees a part of them.
     async with within(5, "storing all or nothing"):
@@ -93,7 +93,7 @@ async def fast_ingest(scene: Scene, gaps: GapPolicy = "fail", refused: int | Non
             async with scene.js.fast_ingest(gaps=gaps, ack_every=4) as batch:
                 for number, payload in enumerate(_MANY):
                     expected = 77 if number == refused else None
-                    await batch.add(scene.subject, payload, expect_last_subject_seq=expected)
+                    await batch.publish(scene.subject, payload, expect_last_subject_seq=expected)
         failed = {failure.index for failure in batch.failed}
     stored = Counter(await scene.stored())
     assert max(stored.values(), default=1) == 1

@@ -67,7 +67,7 @@ async def publish(js: JetStream, stream: str, first: int, last: int) -> None:
     async with js.publisher() as publisher:
         for number in range(first, last):
             for key in KEYS:
-                await publisher.send(f"{stream}.{key}", b"%d" % number)
+                await publisher.publish(f"{stream}.{key}", b"%d" % number)
 
 
 async def take(member: GroupMember, count: int) -> list[GroupMsg]:

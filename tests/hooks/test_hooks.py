@@ -334,8 +334,8 @@ async def test_jetstream_is_told_by_its_messages_and_acks(
     here.set("publishing")
     await js.publish(name, b"1")
     async with js.publisher() as publisher:
-        await publisher.send(name, b"2")
-        await publisher.send(name, b"3", headers={"k": "v"})
+        await publisher.publish(name, b"2")
+        await publisher.publish(name, b"3", headers={"k": "v"})
     assert journal.lines == [("request", name, "done"), *[("publish", name, "done")] * 2]
     journal.lines.clear()
     consumer = await js.stream(name).create_consumer(name="c")
@@ -402,13 +402,13 @@ async def test_batches_tell_of_each_message_when_it_is_added(
     async with js.atomic_batch() as batch:
         for number in range(2):
             here.set(f"batch {number}")
-            await batch.add(name, b"x")
+            await batch.publish(name, b"x")
         here.set("commit")
         await batch.commit()
     async with js.fast_ingest() as ingest:
         for number in range(2):
             here.set(f"ingest {number}")
-            await ingest.add(name, b"x")
+            await ingest.publish(name, b"x")
     stored = [await js.stream(name).get(seq) for seq in range(1, 5)]
     traces = [message.headers["Trace"] for message in stored if message.headers]
     assert traces == ["batch 0", "batch 1", "ingest 0", "ingest 1"]
@@ -615,7 +615,7 @@ def test_blocking_hooks_are_called_in_the_callers_threads(
         here.set("publishing")
         js.publish(name, b"1")
         with js.publisher() as publisher:
-            publisher.send(name, b"2")
+            publisher.publish(name, b"2")
         nc.publish(name, b"3")
         consumer = js.stream(name).create_consumer(name="c")
         (one,) = consumer.fetch(1, timeout=20)

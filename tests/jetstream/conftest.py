@@ -27,14 +27,14 @@ async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
     """Payloads are the numbers from 0, and blanks up to a size."""
     async with js.publisher() as publisher:
         for number in range(count):
-            await publisher.send(f"{stream}.a", (b"%d" % number).ljust(size))
+            await publisher.publish(f"{stream}.a", (b"%d" % number).ljust(size))
 
 
 async def fill_thirds(js: JetStream, stream: str, count: int, **options: object) -> None:
     """Payloads are the sequences of a new stream; subjects end in the sequence modulo 3."""
     async with js.publisher() as publisher:
         for seq in range(1, count + 1):
-            await publisher.send(f"{stream}.{seq % 3}", b"%d" % seq, **options)  # type: ignore[arg-type]
+            await publisher.publish(f"{stream}.{seq % 3}", b"%d" % seq, **options)  # type: ignore[arg-type]
 
 
 def routes(nc: Client) -> int:

@@ -65,7 +65,7 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
     await js.publish(f"{atomic}.before")
     async with js.atomic_batch() as batch:
         for number in range(1, 101):
-            assert await batch.add(f"{atomic}.{number % 3}", b"%d" % number) == number
+            assert await batch.publish(f"{atomic}.{number % 3}", b"%d" % number) == number
         assert batch.ack is None
         assert await stored(js, atomic) == 1
     assert batch.ack is not None
@@ -77,7 +77,7 @@ async def test_leaving_the_block_stores_all_in_order(js: JetStream, atomic: str)
 
 async def test_many_tasks_may_add(js: JetStream, atomic: str) -> None:
     async with js.atomic_batch() as batch:
-        numbers = await asyncio.gather(*(batch.add(f"{atomic}.a") for _ in range(50)))
+        numbers = await asyncio.gather(*(batch.publish(f"{atomic}.a") for _ in range(50)))
     assert sorted(numbers) == list(range(1, 51))
 
 
@@ -87,7 +87,7 @@ async def test_one_message_is_a_batch_too_and_none_is_not(js: JetStream, atomic:
             await batch.commit()
     assert batch.ack is None
     async with js.atomic_batch() as batch:
-        await batch.add(f"{atomic}.a", b"x", headers={"K": "1"}, msg_id="m", ttl=60)
+        await batch.publish(f"{atomic}.a", b"x", headers={"K": "1"}, msg_id="m", ttl=60)
         ack = await batch.commit()
     assert (ack.seq, ack.count, batch.ack) == (1, 1, ack)
     headers = (await js.stream(atomic).get(1)).headers
@@ -100,7 +100,7 @@ async def test_exception_in_the_block_abandons_the_atomic_batch(js: JetStream, a
     with pytest.raises(KeyError):
         async with js.atomic_batch() as batch:
             for _ in range(3):
-                await batch.add(f"{atomic}.a")
+                await batch.publish(f"{atomic}.a")
             raise KeyError("mine")
     async with asyncio.timeout(20):
         assert b'"incomplete"' in (await anext(advisories)).data
@@ -110,18 +110,18 @@ async def test_exception_in_the_block_abandons_the_atomic_batch(js: JetStream, a
 async def test_expectations_of_a_batch_are_checked_by_commit(js: JetStream, atomic: str) -> None:
     await js.publish(f"{atomic}.a")
     async with js.atomic_batch() as batch:
-        await batch.add(f"{atomic}.a", expect_last_seq=1, expect_last_subject_seq=1)
-        await batch.add(f"{atomic}.b", expect_last_subject_seq=0)
+        await batch.publish(f"{atomic}.a", expect_last_seq=1, expect_last_subject_seq=1)
+        await batch.publish(f"{atomic}.b", expect_last_subject_seq=0)
     wrong: tuple[Any, ...] = ({"expect_last_seq": 2}, {"expect_last_subject_seq": 1})
     for options in wrong:
         with pytest.raises(errors.WrongLastSequenceError):
             async with js.atomic_batch() as batch:
-                await batch.add(f"{atomic}.a", **options)
-                await batch.add(f"{atomic}.c")
+                await batch.publish(f"{atomic}.a", **options)
+                await batch.publish(f"{atomic}.c")
     with pytest.raises(errors.BatchError) as refused:
         async with js.atomic_batch() as batch:
-            await batch.add(f"{atomic}.a", msg_id="m")
-            await batch.add(f"{atomic}.b", msg_id="m")
+            await batch.publish(f"{atomic}.a", msg_id="m")
+            await batch.publish(f"{atomic}.b", msg_id="m")
     assert refused.value.err_code == 10201
     assert await stored(js, atomic) == 3
 
@@ -132,9 +132,9 @@ async def test_commit_after_flush_stores_the_atomic_batch(
     needs_server("2.14")
     async with js.atomic_batch() as batch:
         for number in range(3):
-            await batch.add(f"{atomic}.{number}")
+            await batch.publish(f"{atomic}.{number}")
         await batch.flush()
-        await batch.add(f"{atomic}.3")
+        await batch.publish(f"{atomic}.3")
         await batch.flush()
         assert await stored(js, atomic) == 0
         assert (await batch.commit()).count == 4
@@ -148,10 +148,10 @@ async def test_the_first_refusal_is_the_one_that_is_raised(
     await js.stream(atomic).update(max_msg_size=1000)
     with pytest.raises(errors.APIError) as refused:
         async with js.atomic_batch() as batch:
-            await batch.add(f"{atomic}.a")
-            await batch.add(f"{atomic}.b", b"x" * 2000)
+            await batch.publish(f"{atomic}.a")
+            await batch.publish(f"{atomic}.b", b"x" * 2000)
             for _ in range(5):
-                await batch.add(f"{atomic}.c")
+                await batch.publish(f"{atomic}.c")
             if known_before_the_commit:
                 await fails(batch)
     assert refused.value.err_code == 10054
@@ -161,38 +161,38 @@ async def test_the_first_refusal_is_the_one_that_is_raised(
 async def test_batch_on_a_stream_without_batches_is_refused(js: JetStream, stream: str) -> None:
     with pytest.raises(errors.NotEnabledOnStreamError) as refused:
         async with js.atomic_batch() as batch:
-            await batch.add(f"{stream}.a")
-            await batch.add(f"{stream}.a")
+            await batch.publish(f"{stream}.a")
+            await batch.publish(f"{stream}.a")
     assert refused.value.option == "allow_atomic"
     for count in (1, 2):
         with pytest.raises(errors.NoStreamResponseError):
             async with js.atomic_batch(timeout=2) as batch:
                 for _ in range(count):
-                    await batch.add("nobody.listens")
+                    await batch.publish("nobody.listens")
 
 
 async def test_atomic_batch_over_the_server_limits_is_refused(limited: JetStream) -> None:
     with pytest.raises(errors.BatchError) as refused:
         async with limited.atomic_batch() as batch:
             for _ in range(6):
-                await batch.add("s.a")
+                await batch.publish("s.a")
     assert refused.value.err_code == 10199
     async with limited.atomic_batch() as one, limited.atomic_batch() as two:
         for batch in (one, two):
-            await batch.add("s.a")
-            await batch.add("s.a")
+            await batch.publish("s.a")
+            await batch.publish("s.a")
         with pytest.raises(errors.BatchError) as refused:
             async with limited.atomic_batch() as third:
-                await third.add("s.a")
+                await third.publish("s.a")
                 for _ in range(2):  # and stays so
                     with pytest.raises(errors.BatchError):
-                        await third.add("s.a")
+                        await third.publish("s.a")
                 assert third.size == 1
         assert refused.value.err_code == 10210
         await one.commit()
         await two.commit()
         with pytest.raises(errors.ConfigError, match="committed already"):
-            await two.add("s.a")
+            await two.publish("s.a")
     assert await stored(limited, "S") == 4
 
 
@@ -200,8 +200,8 @@ async def test_an_idle_batch_is_refused_by_its_next_message(limited: JetStream) 
     advisories = limited.client.subscribe("$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S")
     with pytest.raises(errors.BatchError) as refused:
         async with limited.atomic_batch() as batch:
-            await batch.add("s.a")
-            await batch.add("s.a")
+            await batch.publish("s.a")
+            await batch.publish("s.a")
             async with asyncio.timeout(20):
                 assert b'"timeout"' in (await anext(advisories)).data
     assert refused.value.err_code == 10176
@@ -211,10 +211,10 @@ async def test_an_idle_batch_is_refused_by_its_next_message(limited: JetStream) 
 async def test_a_lost_link_ends_an_atomic_batch(js: JetStream, atomic: str, nc: Client) -> None:
     with pytest.raises(errors.BrokenSocketError, match="nothing is stored"):
         async with js.atomic_batch() as batch:
-            await batch.add(f"{atomic}.a")
-            await batch.add(f"{atomic}.a")
+            await batch.publish(f"{atomic}.a")
+            await batch.publish(f"{atomic}.a")
             await nc.force_reconnect()
-            await batch.add(f"{atomic}.a")
+            await batch.publish(f"{atomic}.a")
     assert await stored(js, atomic) == 0
 
 
@@ -230,7 +230,7 @@ async def test_atomic_batch_over_a_leader_change_stores_all_or_nothing(
         try:
             async with js.atomic_batch(timeout=2) as batch:
                 for number in range(100):
-                    await batch.add(name)
+                    await batch.publish(name)
                     if number == 50:
                         await js.stream(name).step_down_leader()
             outcomes = {100}
@@ -249,14 +249,14 @@ async def test_a_missing_answer_is_a_timeout(js: JetStream, nc: Client, unique: 
             with pytest.raises(errors.RequestTimeoutError, match=what):
                 async with js.atomic_batch(timeout=0.05) as batch:
                     for _ in range(count):
-                        await batch.add(subject)
+                        await batch.publish(subject)
 
 
 async def test_an_ordinary_stream_gets_only_one(js: JetStream, ordinary: Ordinary) -> None:
     with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
         async with js.atomic_batch() as batch:
             for _ in range(3):
-                await batch.add(ordinary.subject)
+                await batch.publish(ordinary.subject)
     await js.client.flush()
     assert len(ordinary.taken) == 1
 
@@ -266,7 +266,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
 ) -> None:
     batch = js.atomic_batch()
     with pytest.raises(errors.ConfigError, match="not open"):
-        await batch.add("a")
+        await batch.publish("a")
     with pytest.raises(errors.ConfigError):
         js.atomic_batch(timeout=0)
     with pytest.raises(KeyError):
@@ -274,14 +274,14 @@ async def test_mistakes_are_found_before_anything_is_sent(
             await nc.flush()
             before = nc.stats.out_msgs
             with pytest.raises(errors.BadSubjectError):
-                await batch.add("a.*")
+                await batch.publish("a.*")
             with pytest.raises(TypeError):
-                await batch.add("a", "text")  # type: ignore[arg-type]
+                await batch.publish("a", "text")  # type: ignore[arg-type]
             with pytest.raises(errors.MaxPayloadError):
-                await batch.add("a", b"x" * nc.max_payload)
-            await batch.add("a")
+                await batch.publish("a", b"x" * nc.max_payload)
+            await batch.publish("a")
             with pytest.raises(errors.ConfigError, match="first message"):
-                await batch.add("a", expect_last_seq=1)
+                await batch.publish("a", expect_last_seq=1)
             assert batch.size == 1
             raise KeyError
     assert nc.stats.out_msgs == before
@@ -292,15 +292,15 @@ async def test_mistakes_are_found_before_anything_is_sent(
 
 async def test_what_came_out_of_a_batch_is_published_on(js: JetStream, atomic: str) -> None:
     async with js.atomic_batch() as batch:
-        await batch.add(f"{atomic}.a", expect_last_seq=0)
-        await batch.add(f"{atomic}.b", headers={"K": "1"})
+        await batch.publish(f"{atomic}.a", expect_last_seq=0)
+        await batch.publish(f"{atomic}.b", headers={"K": "1"})
     consumer = await js.stream(atomic).create_consumer(ack_policy="none")
     received = await consumer.fetch(2, timeout=5)
     assert [(await js.publish_msg(msg)).batch for msg in received] == [None, None]
     prepared = PreparedMessage(f"{atomic}.c", headers=received[1].headers or ())
     async with js.atomic_batch() as batch:
         for _ in range(2):
-            await batch.add(prepared.subject, headers=prepared.headers)
+            await batch.publish(prepared.subject, headers=prepared.headers)
     copy = (await js.stream(atomic).get(4)).headers
     assert copy is not None
     assert copy.to_dict() == {"K": ["1"]}
@@ -311,14 +311,14 @@ async def test_a_cancelled_add_changes_nothing(js: JetStream, nc: Client, unique
     subject = unique("silent")
     taken = nc.subscribe(subject)
     async with taken, js.atomic_batch() as batch:
-        await batch.add(subject, b"1")
-        adding = asyncio.create_task(batch.add(subject, b"2"))
+        await batch.publish(subject, b"1")
+        adding = asyncio.create_task(batch.publish(subject, b"2"))
         first = await anext(taken)
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
             await adding
         assert batch.size == 1
-        another = asyncio.create_task(batch.add(subject, b"3"))
+        another = asyncio.create_task(batch.publish(subject, b"3"))
         await nc.flush()
         assert not another.done()  # the first is still without an answer
         await first.respond(b"")
@@ -333,11 +333,11 @@ async def test_a_cancelled_add_changes_nothing(js: JetStream, nc: Client, unique
 async def test_nothing_is_left_behind(js: JetStream, nc: Client, atomic: str) -> None:
     before = routes(nc)
     async with js.atomic_batch() as batch:
-        await batch.add(f"{atomic}.a")
+        await batch.publish(f"{atomic}.a")
     assert routes(nc) == before
     tasks = len(asyncio.all_tasks())
     with pytest.raises(KeyError):
         async with js.atomic_batch() as batch:
-            await batch.add(f"{atomic}.a")
+            await batch.publish(f"{atomic}.a")
             raise KeyError
     await eventually(lambda: len(asyncio.all_tasks()) == tasks)

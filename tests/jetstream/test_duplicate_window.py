@@ -62,7 +62,7 @@ async def published(js: JetStream, name: str, options: Any, between: LateAcks) -
     with pytest.raises(PublishFailedError) as raised:
         async with publisher:
             for number in range(20):
-                await publisher.send(f"{name}.a", msg_id=str(number))
+                await publisher.publish(f"{name}.a", msg_id=str(number))
     return raised.value.failures
 
 
@@ -74,7 +74,7 @@ def published_blocking(name: str, options: Any, between: LateAcks) -> Any:
             nc.jetstream(timeout=5).publisher(**options) as publisher,
         ):
             for number in range(20):
-                publisher.send(f"{name}.a", msg_id=str(number))
+                publisher.publish(f"{name}.a", msg_id=str(number))
         return raised.value.failures
 
 
@@ -85,7 +85,7 @@ async def test_within_the_window_it_is_sent_again_and_stored_once(
         between.seconds = 0.6
         async with far.publisher(timeout=0.3, retry_for=20) as publisher:
             for number in range(20):
-                await publisher.send(f"{stream}.a", msg_id=str(number))
+                await publisher.publish(f"{stream}.a", msg_id=str(number))
             await asyncio.sleep(1)
             between.seconds = 0
     assert (await js.stream(stream).info()).state.messages == 20
@@ -98,11 +98,11 @@ async def test_a_window_that_was_made_smaller_counts(
     async with late(shared_server.url) as (between, far):
         with pytest.raises(PublishFailedError) as raised:
             async with far.publisher(timeout=0.3, retry_for=20) as publisher:
-                await publisher.send(f"{stream}.a", msg_id="first")
+                await publisher.publish(f"{stream}.a", msg_id="first")
                 await publisher.flush()
                 between.seconds = 2.5
                 await js.stream(stream).update(duplicate_window=1)
-                await publisher.send(f"{stream}.a", msg_id="second")
+                await publisher.publish(f"{stream}.a", msg_id="second")
     assert [type(one.error) for one in raised.value.failures] == [MayBeStoredError]
     assert (await js.stream(stream).info()).state.messages == 2
 
@@ -116,7 +116,7 @@ async def test_without_the_window_it_is_not_sent_again_unless_it_is_given(
         came.clear()
         with pytest.raises(PublishFailedError) as raised:
             async with js.publisher(timeout=0.2, retry_for=1, duplicate_window=window) as publisher:
-                await publisher.send(subject, msg_id="1")
+                await publisher.publish(subject, msg_id="1")
         assert (len(came) >= 2) == (window is not None)
         unread = isinstance(raised.value.failures[0].error, MayBeStoredError)
         assert unread == (window is None)

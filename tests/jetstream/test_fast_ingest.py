@@ -61,7 +61,7 @@ def lose(nc: Client, monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
 async def test_everything_is_stored_in_order(js: JetStream, fast: str, gaps: Gaps) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(5000):
-            assert await ingest.add(f"{fast}.{number % 7}", b"%d" % number) == number
+            assert await ingest.publish(f"{fast}.{number % 7}", b"%d" % number) == number
     assert (ingest.sent, ingest.acked, ingest.pending, ingest.failed) == (5000, 5000, 0, [])
     assert ingest.ack is not None
     assert (ingest.ack.seq, ingest.ack.count) == (5000, 5000)
@@ -78,7 +78,7 @@ async def test_no_more_is_outstanding_than_agreed(
         async def add() -> None:
             nonlocal most
             for _ in range(1000):
-                await ingest.add(f"{fast}.a")
+                await ingest.publish(f"{fast}.a")
                 most = max(most, ingest.pending)
 
         await asyncio.gather(*(add() for _ in range(3)))
@@ -91,7 +91,7 @@ async def test_many_publishers_slow_down_for_each_other(js: JetStream, fast: str
     async def ingest() -> int:
         async with js.fast_ingest() as ingest:
             for _ in range(500):
-                await ingest.add(f"{fast}.a")
+                await ingest.publish(f"{fast}.a")
         return ingest.acked
 
     assert await asyncio.gather(*(ingest() for _ in range(20))) == [500] * 20
@@ -100,12 +100,12 @@ async def test_many_publishers_slow_down_for_each_other(js: JetStream, fast: str
 
 async def test_one_message_and_none(js: JetStream, fast: str) -> None:
     async with js.fast_ingest() as ingest:
-        await ingest.add(f"{fast}.a", headers={"K": "1"}, msg_id="m")
+        await ingest.publish(f"{fast}.a", headers={"K": "1"}, msg_id="m")
     assert (ingest.acked, ingest.ack and ingest.ack.count) == (1, 1)
     async with js.fast_ingest() as ingest:
         assert await ingest.commit() is None
         with pytest.raises(errors.ConfigError, match="ended already"):
-            await ingest.add(f"{fast}.a")
+            await ingest.publish(f"{fast}.a")
     assert (ingest.acked, ingest.ack) == (0, None)
 
 
@@ -117,7 +117,7 @@ async def test_fast_ingest_ends_at_a_lost_message(
         async with js.fast_ingest() as ingest:
             with pytest.raises(errors.NotStoredError, match="ended after 12 messages"):
                 for number in range(5000):
-                    await ingest.add(f"{fast}.a", b"%d" % number)
+                    await ingest.publish(f"{fast}.a", b"%d" % number)
     failures = raised.value.failures
     assert [failure.index for failure in failures] == list(range(12, ingest.sent))
     assert "Message 12 of the batch did not reach" in str(failures[0].error)
@@ -132,7 +132,7 @@ async def test_lost_messages_are_listed_and_the_batch_goes_on(
     lose(nc, monkeypatch, 13, 14, 700, 3000)  # the last one, too
     async with js.fast_ingest(gaps="ok") as ingest:
         for number in range(3000):
-            await ingest.add(f"{fast}.a", b"%d" % number)
+            await ingest.publish(f"{fast}.a", b"%d" % number)
         await ingest.commit()
         failed = ingest.failed
     assert [failure.index for failure in failed] == [12, 13, 699, 2999]
@@ -146,7 +146,7 @@ async def test_ingest_reports_a_failed_expectation(js: JetStream, fast: str, gap
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
             expected = 77 if number == 11 else None
-            await ingest.add(f"{fast}.a", b"%d" % number, expect_last_seq=expected)
+            await ingest.publish(f"{fast}.a", b"%d" % number, expect_last_seq=expected)
         await ingest.commit()
         failed = ingest.failed
     assert (failed[0].index, type(failed[0].error)) == (11, errors.WrongLastSequenceError)
@@ -164,7 +164,7 @@ async def test_ingest_reports_what_the_stream_refuses(js: JetStream, fast: str, 
     await js.stream(fast).update(max_msg_size=100)
     async with js.fast_ingest(gaps=gaps) as ingest:
         for number in range(20):
-            await ingest.add(f"{fast}.{number}", b"x" * (200 if number in (5, 19) else 1))
+            await ingest.publish(f"{fast}.{number}", b"x" * (200 if number in (5, 19) else 1))
         await ingest.commit()
         failed = ingest.failed
     refused = [failure for failure in failed if isinstance(failure.error, errors.APIError)]
@@ -179,7 +179,7 @@ async def test_a_window_of_refusals_does_not_stall(js: JetStream, fast: str) -> 
     async with js.fast_ingest(gaps="ok", ack_every=10) as ingest:
         for number in range(200):
             expected = None if number in (0, 199) else 5000
-            await ingest.add(f"{fast}.a", expect_last_seq=expected)
+            await ingest.publish(f"{fast}.a", expect_last_seq=expected)
         await ingest.commit()
         assert len(ingest.failed) == 198
     assert ingest.acked == 2
@@ -189,7 +189,7 @@ async def test_a_window_of_refusals_does_not_stall(js: JetStream, fast: str) -> 
 async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps) -> None:
     async with js.fast_ingest(gaps=gaps, ack_every=5) as ingest:
         for number in range(100):
-            await ingest.add(f"{fast}.a", msg_id=str(number // 50))
+            await ingest.publish(f"{fast}.a", msg_id=str(number // 50))
     assert ingest.acked == 100
     assert (await js.stream(fast).info()).state.messages == 2
 
@@ -197,9 +197,9 @@ async def test_duplicates_are_acknowledged(js: JetStream, fast: str, gaps: Gaps)
 @BOTH
 async def test_a_stream_without_batches_refuses(js: JetStream, stream: str, gaps: Gaps) -> None:
     async with js.fast_ingest(gaps=gaps) as ingest:
-        await ingest.add(f"{stream}.a")
+        await ingest.publish(f"{stream}.a")
         with pytest.raises(errors.NotEnabledOnStreamError) as refused:
-            await ingest.add(f"{stream}.a")
+            await ingest.publish(f"{stream}.a")
         assert [type(one.error) for one in ingest.failed] == [errors.BatchPublishDisabledError]
     assert refused.value.option == "allow_batched"
 
@@ -207,11 +207,11 @@ async def test_a_stream_without_batches_refuses(js: JetStream, stream: str, gaps
 async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream, fast: str) -> None:
     with pytest.raises(errors.PublishFailedError) as raised:
         async with js.fast_ingest() as ingest:
-            await ingest.add("nobody.listens")
+            await ingest.publish("nobody.listens")
     assert (ingest.sent, ingest.acked) == (1, 0)
     async with js.fast_ingest(gaps="ok") as ingest:
-        await ingest.add(f"{fast}.a")
-        await ingest.add("nobody.listens")
+        await ingest.publish(f"{fast}.a")
+        await ingest.publish("nobody.listens")
         await ingest.commit()
         [later] = ingest.failed
     for failure in (raised.value.failures[0], later):
@@ -227,9 +227,9 @@ async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
     name = unique("LATER")
     told = nc.stats.in_msgs
     async with js.fast_ingest() as ingest:
-        await ingest.add(name, b"0", headers={"a": "b"})
+        await ingest.publish(name, b"0", headers={"a": "b"})
         more = asyncio.create_task(
-            ingest.add(name, b"1") if waiting == "for space" else ingest.commit()
+            ingest.publish(name, b"1") if waiting == "for space" else ingest.commit()
         )
         await eventually(lambda: nc.stats.in_msgs > told)
         await js.create_stream(name=name, subjects=[name], allow_batched=True)
@@ -244,7 +244,7 @@ async def test_leaving_raises_failures_that_were_not_read(js: JetStream, fast: s
     with pytest.raises(KeyError) as raised:
         async with js.fast_ingest(gaps="ok") as ingest:
             for _ in range(3):
-                await ingest.add(f"{fast}.a", expect_last_seq=0)
+                await ingest.publish(f"{fast}.a", expect_last_seq=0)
             raise KeyError("mine")
     assert "2 messages were not acknowledged" in raised.value.__notes__[0]
     assert ingest.acked == 1
@@ -259,21 +259,21 @@ async def test_pings_keep_an_idle_batch_alive(make_server: MakeServer) -> None:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
         async with js.fast_ingest(timeout=0.4) as ingest:
-            await ingest.add("s.a")
+            await ingest.publish("s.a")
             pinged = nc.stats.out_msgs + 12
             await eventually(lambda: nc.stats.out_msgs >= pinged)
-            await ingest.add("s.a")
+            await ingest.publish("s.a")
     assert (ingest.acked, (ingest.ack and ingest.ack.seq)) == (2, 2)
 
 
 async def test_a_batch_goes_on_after_a_reconnect(js: JetStream, nc: Client, fast: str) -> None:
     async with js.fast_ingest(ack_every=5) as ingest:
         for number in range(10):
-            await ingest.add(f"{fast}.a", b"%d" % number)
+            await ingest.publish(f"{fast}.a", b"%d" % number)
         await eventually(lambda: ingest.pending == 0)
         await nc.force_reconnect()
         for number in range(10, 30):
-            await ingest.add(f"{fast}.a", b"%d" % number)
+            await ingest.publish(f"{fast}.a", b"%d" % number)
     assert (ingest.acked, ingest.failed) == (30, [])
     assert await payloads(js, fast) == [b"%d" % number for number in range(30)]
 
@@ -285,7 +285,7 @@ async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
     lose(nc, monkeypatch, 9, 10)
     async with js.fast_ingest(gaps=gaps, ack_every=100) as ingest:
         for _ in range(10):
-            await ingest.add(f"{fast}.a")
+            await ingest.publish(f"{fast}.a")
         before = nc.stats.out_msgs
         await nc.force_reconnect()
         assert nc.stats.out_msgs == before + 1  # it asks at once
@@ -299,7 +299,7 @@ async def test_after_kill_9_every_message_is_stored_or_reported(own: Own, gaps: 
     with pytest.raises(errors.JetStreamError):
         async with own.nc.jetstream().fast_ingest(gaps=gaps) as ingest:
             for number in range(1_000_000):
-                await ingest.add("s", b"%d" % number)
+                await ingest.publish("s", b"%d" % number)
                 if number == 5000:
                     await asyncio.to_thread(own.server.kill)
                     restarting = asyncio.create_task(asyncio.to_thread(own.server.start))
@@ -328,7 +328,7 @@ async def test_fast_ingest_over_a_leader_change_reports_every_loss(
         try:
             async with js.fast_ingest(gaps=gaps, ack_every=50) as ingest:
                 for number in range(5000):
-                    await ingest.add(name, b"%d" % number)
+                    await ingest.publish(name, b"%d" % number)
                     if number == 1000:
                         changing = asyncio.create_task(js.stream(name).step_down_leader())
         except errors.JetStreamError:  # with gaps="fail" it may end there
@@ -350,7 +350,7 @@ async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(own: Own)
     await own.js.stream("S").update(allow_batched=True)
     async with own.nc.jetstream(timeout=60).fast_ingest(ack_every=1) as ingest:
         for _ in range(3):
-            await ingest.add("s")
+            await ingest.publish("s")
         await eventually(lambda: ingest.pending == 0)
         await asyncio.to_thread(own.server.kill)
         await asyncio.to_thread(own.server.start)
@@ -363,15 +363,15 @@ async def test_a_first_message_without_any_reply(js: JetStream, nc: Client, uniq
     subject = unique("silent")
     async with nc.subscribe(subject):
         async with js.fast_ingest() as ingest:
-            await ingest.add(subject)
+            await ingest.publish(subject)
             await nc.force_reconnect()
             with pytest.raises(errors.BrokenSocketError, match="not known whether"):
-                await ingest.add(subject)
+                await ingest.publish(subject)
             assert [one.index for one in ingest.failed] == [0]
         async with js.fast_ingest(timeout=0.2) as ingest:
-            await ingest.add(subject)
+            await ingest.publish(subject)
             with pytest.raises(errors.RequestTimeoutError):
-                await ingest.add(subject)
+                await ingest.publish(subject)
             assert [type(one.error) for one in ingest.failed] == [errors.RequestTimeoutError]
 
 
@@ -382,7 +382,7 @@ async def test_a_first_message_that_was_not_written_is_not_written_after_it_fail
     async with nc.subscribe(subject) as sub:
         with suppress(errors.PublishFailedError):
             async with js.fast_ingest() as ingest:
-                await ingest.add(subject)  # written at the end of this turn of the loop
+                await ingest.publish(subject)  # written at the end of this turn of the loop
                 sender_of(ingest)._on_disconnect()
         assert [type(one.error) for one in ingest.failed] == [errors.BrokenSocketError]
         await nc.publish(subject, b"after it")
@@ -391,9 +391,9 @@ async def test_a_first_message_that_was_not_written_is_not_written_after_it_fail
 
 async def test_an_ordinary_stream_gets_only_one(js: JetStream, ordinary: Ordinary) -> None:
     async with js.fast_ingest() as ingest:
-        await ingest.add(ordinary.subject)
+        await ingest.publish(ordinary.subject)
         with pytest.raises(errors.JetStreamError, match="in S at sequence 5"):
-            await ingest.add(ordinary.subject)
+            await ingest.publish(ordinary.subject)
     await js.client.flush()
     assert (len(ordinary.taken), ingest.acked) == (1, 1)
 
@@ -407,7 +407,7 @@ async def test_a_gap_beyond_the_last_is_ignored(js: JetStream, nc: Client, uniqu
 
     nc.subscribe(subject, callback=answer)
     async with js.fast_ingest() as ingest:
-        await ingest.add(subject)
+        await ingest.publish(subject)
         await ingest.commit()
         assert [type(one.error) for one in ingest.failed] == [errors.NotStoredError]
 
@@ -421,8 +421,8 @@ async def test_cancelling_the_block_does_not_wait(
 
     async def run() -> None:
         async with ingest:
-            await ingest.add(subject)
-            await ingest.add(subject)
+            await ingest.publish(subject)
+            await ingest.publish(subject)
 
     async with taken:
         running = asyncio.create_task(run())
@@ -441,17 +441,17 @@ async def test_mistakes_are_found_before_anything_is_sent(
         with pytest.raises(errors.ConfigError):
             js.fast_ingest(**bad)
     with pytest.raises(errors.ConfigError, match="not open"):
-        await js.fast_ingest().add("a")
+        await js.fast_ingest().publish("a")
     async with js.fast_ingest() as ingest:
         await nc.flush()
         before = nc.stats.out_msgs
         text: Any = "text"
         for error, adding in (
-            (errors.BadSubjectError, ingest.add("a.*")),
-            (errors.BadSubjectError, ingest.add("a b")),
-            (errors.MaxPayloadError, ingest.add("a", b"x" * (nc.max_payload + 1))),
-            (errors.ConfigError, ingest.add("a", ttl=0.5)),
-            (TypeError, ingest.add("a", text)),
+            (errors.BadSubjectError, ingest.publish("a.*")),
+            (errors.BadSubjectError, ingest.publish("a b")),
+            (errors.MaxPayloadError, ingest.publish("a", b"x" * (nc.max_payload + 1))),
+            (errors.ConfigError, ingest.publish("a", ttl=0.5)),
+            (TypeError, ingest.publish("a", text)),
         ):
             with pytest.raises(error):
                 await adding

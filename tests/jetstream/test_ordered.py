@@ -262,7 +262,7 @@ async def test_an_ordered_consumer_is_recreated_before_the_first_message_and_aft
 async def test_an_ordered_consumer_goes_on_after_a_lost_link(own: Own, restart: bool) -> None:
     async with own.js.publisher() as publisher:
         for _ in range(2000):
-            await publisher.send("s")
+            await publisher.publish("s")
     async with own.js.stream("S").ordered(max_messages=100) as messages:
         got = await read(messages, 500)
         if restart:

@@ -62,7 +62,7 @@ async def test_the_window_is_never_exceeded(
 
         async def send() -> None:
             for _ in range(6):
-                await publisher.send(withholding.subject, b"x")
+                await publisher.publish(withholding.subject, b"x")
                 assert publisher.pending <= window
 
         async with asyncio.TaskGroup() as tasks:
@@ -78,9 +78,9 @@ async def test_the_window_is_never_exceeded(
 
 async def test_a_cancelled_sender_gives_way(js: JetStream, withholding: WithholdingStream) -> None:
     async with js.publisher(1) as publisher:
-        await publisher.send(withholding.subject)
-        first = asyncio.create_task(publisher.send(withholding.subject, b"first"))
-        second = asyncio.create_task(publisher.send(withholding.subject, b"second"))
+        await publisher.publish(withholding.subject)
+        first = asyncio.create_task(publisher.publish(withholding.subject, b"first"))
+        second = asyncio.create_task(publisher.publish(withholding.subject, b"second"))
         await eventually(lambda: len(withholding.taken) == 1)
         first.cancel()
         await withholding.ack()
@@ -96,7 +96,7 @@ async def test_leaving_waits_for_every_ack(js: JetStream, withholding: Withholdi
     async def run() -> None:
         async with publisher:
             for _ in range(3):
-                await publisher.send(withholding.subject)
+                await publisher.publish(withholding.subject)
 
     running = asyncio.create_task(run())
     await eventually(lambda: len(withholding.taken) == 3)
@@ -113,7 +113,7 @@ async def test_leaving_waits_for_every_ack(js: JetStream, withholding: Withholdi
 async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None:
     async with js.publisher(100) as publisher:
         for number in range(2000):
-            index = await publisher.send(f"{stream}.a", b"%d" % number, headers={"N": "x"})
+            index = await publisher.publish(f"{stream}.a", b"%d" % number, headers={"N": "x"})
             assert index == number
         await publisher.flush()
         assert publisher.pending == 0
@@ -125,7 +125,7 @@ async def test_everything_is_stored_in_order(js: JetStream, stream: str) -> None
 async def test_publisher_counts_duplicates(js: JetStream, stream: str) -> None:
     async with js.publisher() as publisher:
         for number in range(10):
-            await publisher.send(f"{stream}.a", msg_id=str(number % 4))
+            await publisher.publish(f"{stream}.a", msg_id=str(number % 4))
     assert (publisher.acked, publisher.duplicates) == (10, 6)
     assert (await js.stream(stream).info()).state.messages == 4
 
@@ -133,11 +133,11 @@ async def test_publisher_counts_duplicates(js: JetStream, stream: str) -> None:
 async def test_one_result_for_one_message(js: JetStream, stream: str) -> None:
     await js.stream(stream).update(max_msg_size=100)
     async with js.publisher() as publisher:
-        await publisher.send(f"{stream}.a")
-        good = await publisher.submit(f"{stream}.a", b"x")
-        again = await publisher.submit(f"{stream}.a", b"x", msg_id="m")
-        twice = await publisher.submit(f"{stream}.a", b"x", msg_id="m")
-        bad = await publisher.submit(f"{stream}.a", b"x" * 200)
+        await publisher.publish(f"{stream}.a")
+        good = await publisher.publish_async(f"{stream}.a", b"x")
+        again = await publisher.publish_async(f"{stream}.a", b"x", msg_id="m")
+        twice = await publisher.publish_async(f"{stream}.a", b"x", msg_id="m")
+        bad = await publisher.publish_async(f"{stream}.a", b"x" * 200)
     assert (await good).seq == 2
     assert ((await again).duplicate, (await twice).duplicate) == (False, True)
     with pytest.raises(errors.APIError) as refused:
@@ -150,7 +150,7 @@ async def test_failures_are_listed_with_index_subject_and_error(js: JetStream, s
     await js.stream(stream).update(max_msg_size=100)
     async with js.publisher() as publisher:
         for size in (1, 200, 1, 300):
-            await publisher.send(f"{stream}.{size}", b"x" * size)
+            await publisher.publish(f"{stream}.{size}", b"x" * size)
         await publisher.flush()
         failed = publisher.failed
     subjects = [(one.index, one.subject) for one in failed]
@@ -163,7 +163,7 @@ async def test_failures_have_the_order_of_the_messages(js: JetStream, stream: st
     with pytest.raises(errors.PublishFailedError) as raised:
         async with js.publisher() as publisher:
             for name in "abc":
-                await publisher.send(f"{stream}.{name}")
+                await publisher.publish(f"{stream}.{name}")
             for index in (2, 0):
                 sender_of(publisher).window.fail(index, errors.ConfigError("late"))
             assert [one.index for one in sender_of(publisher).window.failures] == [2, 0]
@@ -175,18 +175,18 @@ async def test_leaving_raises_failures_that_were_not_read(js: JetStream, stream:
     await js.stream(stream).update(max_msg_size=100)
     with pytest.raises(errors.PublishFailedError) as raised:
         async with js.publisher() as publisher:
-            await publisher.send(f"{stream}.a", b"x" * 200)
+            await publisher.publish(f"{stream}.a", b"x" * 200)
             await publisher.flush()
             assert len(publisher.failed) == 1
-            await publisher.send(f"{stream}.b", b"x" * 200)
+            await publisher.publish(f"{stream}.b", b"x" * 200)
     assert [one.index for one in raised.value.failures] == [1]
     assert f"{stream}.b" in str(raised.value)
     async with js.publisher(raise_failures=False) as publisher:
-        await publisher.send(f"{stream}.a", b"x" * 200)
+        await publisher.publish(f"{stream}.a", b"x" * 200)
     assert len(publisher.failed) == 1
     with pytest.raises(KeyError) as noted:
         async with js.publisher() as publisher:
-            await publisher.send(f"{stream}.a", b"x" * 200)
+            await publisher.publish(f"{stream}.a", b"x" * 200)
             raise KeyError("mine")
     assert "1 message was not acknowledged" in noted.value.__notes__[0]
 
@@ -198,7 +198,7 @@ async def test_cancelling_the_block_does_not_wait(
 
     async def run() -> None:
         async with publisher:
-            await publisher.send(withholding.subject)
+            await publisher.publish(withholding.subject)
             await asyncio.Event().wait()
 
     running = asyncio.create_task(run())
@@ -216,13 +216,13 @@ async def test_a_message_refused_by_send_does_not_count_and_gives_its_place_to_t
 ) -> None:
     async with js.publisher(1) as publisher:
         with pytest.raises(errors.BadSubjectError):
-            await publisher.send("a..b")
+            await publisher.publish("a..b")
         with pytest.raises(errors.MaxPayloadError):
-            await publisher.send(withholding.subject, b"x" * (nc.max_payload + 1))
+            await publisher.publish(withholding.subject, b"x" * (nc.max_payload + 1))
         assert (publisher.sent, publisher.pending) == (0, 0)
-        await publisher.send(withholding.subject)
-        bad = asyncio.create_task(publisher.send("a..b"))
-        good = asyncio.create_task(publisher.send(withholding.subject))
+        await publisher.publish(withholding.subject)
+        bad = asyncio.create_task(publisher.publish("a..b"))
+        good = asyncio.create_task(publisher.publish(withholding.subject))
         await withholding.holds(1)
         await withholding.ack()
         with pytest.raises(errors.BadSubjectError):
@@ -237,7 +237,7 @@ async def test_a_message_refused_by_send_does_not_count_and_gives_its_place_to_t
 async def test_headers_may_change_later(js: JetStream, withholding: WithholdingStream) -> None:
     headers = {"N": "1"}
     async with js.publisher() as publisher:
-        await publisher.send(withholding.subject, headers=headers, msg_id="a")
+        await publisher.publish(withholding.subject, headers=headers, msg_id="a")
         assert headers == {"N": "1"}
         await eventually(lambda: len(withholding.taken) == 1)
         await withholding.ack()
@@ -255,7 +255,7 @@ async def test_acks_of_every_form(js: JetStream, withholding: WithholdingStream)
     others = (b"+OK", b'{"stream":"S"}', b"")
     async with js.publisher(1) as publisher:
         for answer in (*(ack for ack in acks for _ in range(3)), *others):
-            await publisher.send(withholding.subject)
+            await publisher.publish(withholding.subject)
             await withholding.holds(1)
             await withholding.ack(answer=answer)
         await publisher.flush()
@@ -271,8 +271,8 @@ async def test_an_ack_that_does_not_come_is_a_failure_and_frees_the_window(
 ) -> None:
     begin = nc.loop.time()
     async with js.publisher(1, timeout=0.2) as publisher:
-        await publisher.send(withholding.subject)
-        await publisher.send(withholding.subject)
+        await publisher.publish(withholding.subject)
+        await publisher.publish(withholding.subject)
         assert 0.2 <= nc.loop.time() - begin < 4
         await publisher.flush()
         failed = publisher.failed
@@ -287,7 +287,7 @@ async def test_no_responders_is_retried_a_while(js: JetStream, nc: Client, uniqu
     before = nc.stats.out_msgs
     begin = nc.loop.time()
     async with js.publisher(retry_for=0.6) as publisher:
-        await publisher.send(subject)
+        await publisher.publish(subject)
         await publisher.flush()
         (failure,) = publisher.failed
     assert isinstance(failure.error, errors.NoStreamResponseError)
@@ -296,7 +296,7 @@ async def test_no_responders_is_retried_a_while(js: JetStream, nc: Client, uniqu
     assert 3 <= nc.stats.out_msgs - before <= 4  # every 250 ms
     before = nc.stats.out_msgs
     async with js.publisher(retry_for=0) as publisher:
-        await publisher.send(subject)
+        await publisher.publish(subject)
         await publisher.flush()
         assert len(publisher.failed) == 1
     assert nc.stats.out_msgs - before == 1
@@ -308,7 +308,7 @@ async def test_publisher_retries_until_the_stream_has_a_leader(
     subject = unique("late")
     async with js.publisher() as publisher:
         first = nc.stats.out_msgs
-        await publisher.send(subject, b"x", headers={"K": "v"})
+        await publisher.publish(subject, b"x", headers={"K": "v"})
         await eventually(lambda: nc.stats.out_msgs - first == 2)  # the first retry
         late = WithholdingStream(nc, subject)
         await eventually(lambda: len(late.taken) == 1)
@@ -324,8 +324,8 @@ async def test_closing_the_client_fails_what_waits(
     js: JetStream, withholding: WithholdingStream, nc: Client
 ) -> None:
     async with js.publisher(1) as publisher:
-        future = await publisher.submit(withholding.subject)
-        stalled = asyncio.create_task(publisher.send(withholding.subject))
+        future = await publisher.publish_async(withholding.subject)
+        stalled = asyncio.create_task(publisher.publish(withholding.subject))
         await eventually(lambda: len(withholding.taken) == 1)
         await nc.close()
         for ended in (future, stalled):
@@ -342,9 +342,9 @@ async def test_a_lost_connection_fails_or_sends_again_by_policy(
         connect(shared_server.url, reconnect_wait=0.05) as nc,
         JetStream(nc).publisher(2, on_disconnect=policy, duplicate_window=120) as publisher,
     ):
-        await publisher.send(subject, b"with id", msg_id="m")
-        await publisher.send(subject, b"without")
-        stalled = asyncio.create_task(publisher.send(subject, b"stalled", msg_id="s"))
+        await publisher.publish(subject, b"with id", msg_id="m")
+        await publisher.publish(subject, b"without")
+        stalled = asyncio.create_task(publisher.publish(subject, b"stalled", msg_id="s"))
         await eventually(lambda: len(stream.taken) == 2)
         await nc.force_reconnect()
         again = {"auto": 1, "fail": 0, "resend": 2}[policy]
@@ -375,7 +375,7 @@ async def test_an_outage_changes_no_order(
 
     async def publish(some: list[bytes]) -> None:
         for one in some:
-            await publisher.send(stream.subject, one, msg_id=str(one[0]))
+            await publisher.publish(stream.subject, one, msg_id=str(one[0]))
 
     with HttpProxy() as proxy:
         async with (
@@ -406,7 +406,7 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identi
     async with js.publisher(500, raise_failures=False) as publisher:
         for number in range(15_000):
             msg_id = str(number) if identified else None
-            await publisher.send("s", b"%d" % number, msg_id=msg_id)
+            await publisher.publish("s", b"%d" % number, msg_id=msg_id)
             if number % 5000 == 2500:
                 await asyncio.to_thread(own.server.kill)
                 await asyncio.to_thread(own.server.start)
@@ -428,11 +428,11 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(own: Own, identi
 async def test_a_publisher_works_only_inside_its_block(js: JetStream) -> None:
     publisher = js.publisher()
     with pytest.raises(errors.ConfigError, match="with block"):
-        await publisher.send("a")
+        await publisher.publish("a")
     async with publisher:
         pass
     with pytest.raises(errors.ConfigError, match="with block"):
-        await publisher.send("a")
+        await publisher.publish("a")
     wrong: list[dict[str, Any]] = [{"window": 0}, {"timeout": 0}, {"retry_for": -1}]
     for arguments in [*wrong, {"on_disconnect": "hope"}]:
         with pytest.raises(errors.ConfigError):
@@ -445,10 +445,10 @@ async def test_any_inbox_prefix(shared_server: NatsServer, make_stream: MakeStre
     async with connect(shared_server.url, inbox_prefix="_é") as nc:
         mine = nc.jetstream(timeout=2)
         async with mine.publisher(retry_for=0) as publisher:
-            futures = [await publisher.submit(f"{name}.p") for _ in range(3)]
+            futures = [await publisher.publish_async(f"{name}.p") for _ in range(3)]
         assert [future.result().seq for future in futures] == [1, 2, 3]
         async with mine.atomic_batch() as batch, mine.fast_ingest() as ingest:
             for _ in range(3):
-                await batch.add(f"{name}.b")
-                await ingest.add(f"{name}.f")
+                await batch.publish(f"{name}.b")
+                await ingest.publish(f"{name}.f")
         assert (batch.ack and batch.ack.count, ingest.acked, publisher.acked) == (3, 3, 3)

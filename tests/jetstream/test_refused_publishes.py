@@ -35,29 +35,29 @@ async def _request(js: JetStream, subject: str, payload: bytes = b"1") -> None:
 
 async def _publisher(js: JetStream, subject: str, payload: bytes = b"1") -> None:
     async with js.publisher(timeout=PATIENCE) as publisher:
-        await publisher.send(subject, payload)
+        await publisher.publish(subject, payload)
 
 
-async def _submit(js: JetStream, subject: str, payload: bytes = b"1") -> None:
+async def _publish_async(js: JetStream, subject: str, payload: bytes = b"1") -> None:
     async with js.publisher(timeout=PATIENCE) as publisher:
-        await (await publisher.submit(subject, payload))
+        await (await publisher.publish_async(subject, payload))
 
 
 async def _atomic(js: JetStream, subject: str, payload: bytes = b"1") -> None:
     async with js.atomic_batch(timeout=PATIENCE) as batch:
-        await batch.add(subject, payload)
-        await batch.add(subject, b"2")
+        await batch.publish(subject, payload)
+        await batch.publish(subject, b"2")
 
 
 async def _fast(js: JetStream, subject: str, payload: bytes = b"1") -> None:
     async with js.fast_ingest(timeout=PATIENCE) as ingest:
-        await ingest.add(subject, payload)
+        await ingest.publish(subject, payload)
 
 
 WAYS: dict[str, Callable[..., Awaitable[None]]] = {
     "request": _request,
     "publisher": _publisher,
-    "submit": _submit,
+    "publish_async": _publish_async,
     "atomic": _atomic,
     "fast": _fast,
 }
@@ -70,7 +70,7 @@ async def test_a_subject_without_a_stream_is_told_at_once_and_waited_for_once(
     began = asyncio.get_running_loop().time()
     async with js.publisher(window=10, retry_for=1, raise_failures=False) as publisher:
         for number in range(200):
-            await publisher.send(nowhere, b"%d" % number)
+            await publisher.publish(nowhere, b"%d" % number)
             if number == 0:
                 await eventually(lambda: reported)
     assert asyncio.get_running_loop().time() - began < 15  # each window for itself: 20 s
@@ -117,7 +117,7 @@ async def test_publish_without_permission_fails_at_once(some: Client) -> None:
 async def test_a_refused_message_may_be_stored_by_an_earlier_attempt(some: Client) -> None:
     with pytest.raises(errors.PublishFailedError, match=r"\(1 may be stored\)") as raised:
         async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
-            index = await publisher.send("s.no")
+            index = await publisher.publish("s.no")
             sender_of(publisher).window.retrying[index] = MessageRetry(PATIENCE, since=0.0)
     assert isinstance(raised.value.failures[0].error.__cause__, errors.PermissionsError)
 
@@ -142,11 +142,11 @@ async def test_a_publisher_without_its_inbox_takes_no_more(server: NatsServer) -
         connect(server.url, user="deaf", password="p") as nc,
         nc.jetstream().publisher(timeout=PATIENCE) as publisher,
     ):
-        await publisher.send("s.a")
+        await publisher.publish("s.a")
         await publisher.flush()
         assert [type(each.error) for each in publisher.failed] == [errors.PermissionsError]
         with pytest.raises(errors.PermissionsError):
-            await publisher.send("s.a")
+            await publisher.publish("s.a")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -171,7 +171,7 @@ async def test_what_a_smaller_server_does_not_take_is_known_at_once(
 async def test_publisher_stores_messages_around_refused_ones(some: Client) -> None:
     async with some.jetstream().publisher(timeout=PATIENCE) as publisher:
         for number in range(300):
-            await publisher.send(("s.yes", "s.no", "t.no")[number % 3], b"%d" % number)
+            await publisher.publish(("s.yes", "s.no", "t.no")[number % 3], b"%d" % number)
         await publisher.flush()
         failed = publisher.failed
     assert publisher.acked == 100
@@ -186,10 +186,10 @@ async def test_fast_ingest_ends_before_what_is_not_allowed(some: Client, last: s
     js = some.jetstream()
     async with js.fast_ingest(timeout=PATIENCE) as ingest:
         for subject in (*["s.yes"] * 4, "s.no", last):
-            await ingest.add(subject)
+            await ingest.publish(subject)
         with pytest.raises((errors.PermissionsError, errors.NotStoredError)):
             while True:
-                await ingest.add("s.yes")
+                await ingest.publish("s.yes")
         await asyncio.wait_for(ingest.commit(), 60)
         failed = ingest.failed
     assert ingest.acked == 4
@@ -203,8 +203,8 @@ async def test_fast_ingest_with_gaps_goes_around_what_is_refused(some: Client, l
     js = some.jetstream()
     async with js.fast_ingest(gaps="ok", timeout=PATIENCE) as ingest:
         for number in range(30):
-            await ingest.add(("s.yes", "s.no")[number % 2])
-        await ingest.add(last)
+            await ingest.publish(("s.yes", "s.no")[number % 2])
+        await ingest.publish(last)
         await asyncio.wait_for(ingest.commit(), 60)
         failed = ingest.failed
     refused = [*range(1, 30, 2), *([30] if last == "s.no" else [])]
@@ -219,7 +219,7 @@ async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client
     with pytest.raises(errors.PermissionsError):
         async with js.atomic_batch(timeout=PATIENCE) as batch:
             for subject in ("s.yes", "s.no", "s.yes", "s.yes"):
-                await batch.add(subject)
+                await batch.publish(subject)
             await asyncio.wait_for(batch.commit(), 60)
     assert (await js.stream("S").info()).state.messages == 0
 
@@ -227,15 +227,15 @@ async def test_a_batch_that_is_refused_in_the_middle_stores_nothing(some: Client
 async def test_permission_error_for_another_subject_fails_no_publish(some: Client) -> None:
     js = some.jetstream()
     async with js.publisher() as publisher, js.atomic_batch() as batch, js.fast_ingest() as ingest:
-        await publisher.send("s.a")
-        await batch.add("s.b")
-        await ingest.add("s.c")
+        await publisher.publish("s.a")
+        await batch.publish("s.b")
+        await ingest.publish("s.c")
         await some.publish("s.no")
         await some.publish("s.no", reply="s.a")
         await some.flush()
-        await batch.add("s.b")
-        await ingest.add("s.c")
-        await publisher.send("s.a")
+        await batch.publish("s.b")
+        await ingest.publish("s.c")
+        await publisher.publish("s.a")
     assert (publisher.acked, batch.size, ingest.acked) == (2, 2, 2)
 
 

@@ -29,7 +29,7 @@ async def limited(make_server: MakeServer) -> NatsServer:
         bucket = await js.create_bucket("b", storage="memory")
         async with js.publisher() as publisher:
             for value in VALUES:
-                await publisher.send("s", value)
+                await publisher.publish("s", value)
         await asyncio.gather(*(bucket.put(f"k{value.decode()}", value) for value in VALUES))
         store = await js.create_object_store("o", storage="memory")
         await store.put("large", LARGE, chunk_size=8_000)

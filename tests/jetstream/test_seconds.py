@@ -83,7 +83,7 @@ async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, uniqu
     await js.publish(f"{stream}.a", b"1", timeout=timedelta(seconds=20))
     patient = {"timeout": timedelta(seconds=20), "retry_for": timedelta(seconds=20)}
     async with js.publisher(**patient) as publisher:  # type: ignore[arg-type]
-        await publisher.send(f"{stream}.a", b"2")
+        await publisher.publish(f"{stream}.a", b"2")
     seconds = timedelta(seconds=2)
     async with consumer.consume(expires=seconds, heartbeat=seconds / 4) as messages:
         message = await messages.next(timedelta(seconds=20))

@@ -291,7 +291,7 @@ async def test_get_last_msgs_of_too_many_subjects_is_an_error(
     needs_server("2.11")
     async with js.publisher() as publisher:
         for number in range(1025):
-            await publisher.send(f"{open_stream}.{number}")
+            await publisher.publish(f"{open_stream}.{number}")
     with pytest.raises(errors.DirectGetError, match="fewer at once") as refused:
         await js.stream(open_stream).get_last(f"{open_stream}.*").all()
     assert refused.value.status == 413

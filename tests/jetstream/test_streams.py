@@ -116,7 +116,7 @@ async def test_more_subjects_than_one_page(js: JetStream, stream: str) -> None:
     count = 100_500  # the server answers 100,000 at a time
     async with js.publisher() as publisher:
         for number in range(count):
-            await publisher.send(f"{stream}.{number}")
+            await publisher.publish(f"{stream}.{number}")
     info = await js.stream(stream).info(subjects_filter=">")
     assert info.state.subjects is not None
     assert len(info.state.subjects) == count

@@ -80,8 +80,8 @@ async def test_a_message_with_ttl_expires_and_others_stay(js: JetStream, mortal:
     await js.publish(f"{mortal}.a", ttl=1)
     await js.publish(f"{mortal}.b", ttl="never")
     async with js.publisher() as publisher:
-        await publisher.send(f"{mortal}.c", ttl=timedelta(seconds=1))
-        await (await publisher.submit(f"{mortal}.d", ttl=60))
+        await publisher.publish(f"{mortal}.c", ttl=timedelta(seconds=1))
+        await (await publisher.publish_async(f"{mortal}.d", ttl=60))
     await holds(js, mortal, 2)
     stored = await js.stream(mortal).get(4)
     assert stored.headers is not None
@@ -96,7 +96,7 @@ async def test_ttl_on_a_stream_without_ttl_is_refused(
         await js.publish(f"{stream}.a", ttl=1)
     assert (refused.value.option, refused.value.err_code) == ("allow_msg_ttl", 10166)
     async with js.publisher() as publisher:
-        await publisher.send(f"{stream}.a", ttl=1)
+        await publisher.publish(f"{stream}.a", ttl=1)
         await publisher.flush()
         (failure,) = publisher.failed
     assert isinstance(failure.error, NotEnabledOnStreamError)
@@ -111,6 +111,6 @@ async def test_a_ttl_is_refused_for_older_servers(
         await js.publish("a", ttl=1)
     async with js.publisher() as publisher:
         with pytest.raises(UnsupportedByServerError):
-            await publisher.send("a", ttl=1)
+            await publisher.publish("a", ttl=1)
         assert publisher.sent == 0
     assert nc.stats.out_msgs == before

@@ -67,7 +67,7 @@ async def test_more_keys_than_a_server_gives_are_refused(js: JetStream, bucket: 
     assert await bucket.get_many(keys[1:]) == {}
     async with js.publisher() as publisher:
         for key in keys:
-            await publisher.send(f"$KV.{bucket.name}.{key}", b"x")
+            await publisher.publish(f"$KV.{bucket.name}.{key}", b"x")
     with pytest.raises(DirectGetError, match=too_many):
         await bucket.get_many(">")
     assert len(await bucket.get_many(keys[1:])) == 1024

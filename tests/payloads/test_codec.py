@@ -256,7 +256,7 @@ async def test_every_call_takes_a_codec_and_headers_name_the_registry_s_schema(
             await nc.publish(f"{name}.a", VALUE, codec=codec, headers={"a": "b"})
             ack = await js.publish(f"{name}.b", VALUE, codec=codec, msg_id="1")
             async with js.publisher() as publisher:
-                await publisher.send(f"{name}.c", VALUE, codec=codec)
+                await publisher.publish(f"{name}.c", VALUE, codec=codec)
             found = [await messages.next(5) for _ in range(3)]
         for one in found:
             assert await to_thread(one.decode, codec) == VALUE
@@ -282,5 +282,5 @@ def test_the_blocking_client_takes_a_codec(shared_server: NatsServer, unique: Un
         nc.publish(subject, VALUE, codec=codec)
         js.publish(subject, VALUE, codec=codec)
         with js.publisher() as publisher:
-            publisher.send(subject, VALUE, codec=codec)
+            publisher.publish(subject, VALUE, codec=codec)
         assert [messages.next(5).decode(codec) for _ in range(3)] == [VALUE] * 3

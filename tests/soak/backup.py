@@ -91,7 +91,7 @@ def fill(url: str, size: int, seed: int) -> None:
                 at, length = rng.randrange(1 << 19), rng.randrange(16_000)
                 payload = noise[at : at + length] if at & 1 else b"%d " % at * (length // 7)
                 headers = {"N": str(at)} if at % 5 == 0 else None
-                publisher.send(f"{STREAM}.{at % 50}", payload, headers=headers)
+                publisher.publish(f"{STREAM}.{at % 50}", payload, headers=headers)
                 done += len(payload) + 1
         for seq in range(3, 300, 7):
             js.stream(STREAM).delete_msg(seq)

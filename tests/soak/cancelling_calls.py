@@ -226,22 +226,22 @@ async def client_events(scene: Scene, name: str) -> None:
 async def publisher(scene: Scene, name: str) -> None:
     async with scene.js.publisher(window=5) as pub:
         for _ in range(12):
-            await pub.send("s.x")
-        await (await pub.submit("s.x"))
+            await pub.publish("s.x")
+        await (await pub.publish_async("s.x"))
         await pub.flush()
 
 
 async def batch(scene: Scene, name: str) -> None:
     async with scene.js.atomic_batch() as batch:
         for _ in range(3):
-            await batch.add("s.x")
+            await batch.publish("s.x")
         await batch.commit()
 
 
 async def ingest(scene: Scene, name: str) -> None:
     async with scene.js.fast_ingest() as ingest:
         for _ in range(20):
-            await ingest.add("s.x")
+            await ingest.publish("s.x")
         await ingest.commit()
 
 

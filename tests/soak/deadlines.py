@@ -106,12 +106,12 @@ def _all(replies: Any) -> Any:
 def _batch(batch: Any) -> Any:
     if hasattr(batch, "__enter__"):
         with batch:
-            batch.add("s.a")
+            batch.publish("s.a")
         return None
 
     async def add() -> None:
         async with batch:
-            await batch.add("s.a")
+            await batch.publish("s.a")
 
     return add()
 

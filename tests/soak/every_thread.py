@@ -184,26 +184,26 @@ def js_publish(scene: Scene, name: str) -> None:
 def publisher(scene: Scene, name: str) -> None:
     with scene.js.publisher(window=20, timeout=60) as pub:
         for _ in range(60):
-            pub.send(f"s.{name}")
-        last = pub.submit(f"s.{name}").result(60)
+            pub.publish(f"s.{name}")
+        last = pub.publish_async(f"s.{name}").result(60)
     assert last.seq
     assert (pub.acked, pub.failed) == (61, [])
 
 
 def shared_publisher(scene: Scene, name: str) -> None:
     for _ in range(100):
-        scene.publisher.send("p.x", b"x")
+        scene.publisher.publish("p.x", b"x")
 
 
 def shared_ingest(scene: Scene, name: str) -> None:
     for _ in range(100):
-        scene.ingest.add("p.x", b"x")
+        scene.ingest.publish("p.x", b"x")
 
 
 def atomic_batch(scene: Scene, name: str) -> None:
     with scene.js.atomic_batch(timeout=60) as batch:
         for _ in range(5):
-            batch.add(f"s.{name}")
+            batch.publish(f"s.{name}")
         assert batch.commit().count == 5
 
 

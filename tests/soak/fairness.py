@@ -96,7 +96,7 @@ async def _asyncio(url: str, figures: Figures, seconds: float, rng: Random) -> N
             for name, send in rng.sample([*ways.items()], len(ways)):
                 await _together(figures, f"{name} {size}", seconds, send)
             async with js.publisher(500) as publisher:
-                send = partial(publisher.send, "fair.a", data)
+                send = partial(publisher.publish, "fair.a", data)
                 await _together(figures, f"publisher {size}", seconds, send)
         consumer = await js.stream("FAIR").create_consumer(name="c")
         async with _busy(nc):
@@ -138,7 +138,7 @@ def _blocking(url: str, figures: Figures, seconds: float) -> None:
             ways: dict[str, Callable[[], object]] = {
                 "publish": lambda: nc.publish("unheard", bytes(2000)),
                 "js.publish": lambda: js.publish("fair.a", b"x"),
-                "publisher": lambda: publisher.send("fair.a", b"x"),
+                "publisher": lambda: publisher.publish("fair.a", b"x"),
             }
             for name, send in ways.items():
                 figures.counted(f"blocking {name}", _in_threads(seconds, send))

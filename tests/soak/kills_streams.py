@@ -81,7 +81,7 @@ class Publishing(StreamLoad):
             while not self.stopping:
                 number = publisher.sent
                 msg_id = str(number) if identified else None
-                await publisher.send("s", b"%d" % number, msg_id=msg_id)
+                await publisher.publish("s", b"%d" % number, msg_id=msg_id)
                 if number % _PAUSE_EVERY == 0:
                     await asyncio.sleep(_PAUSE)
         self.account(publisher, 0)
@@ -147,7 +147,7 @@ class Ingesting(Publishing):
                     with suppress(JetsparkError):  # it is over: `failed` says what became of all
                         while not self.stopping:
                             number = first + batch.sent
-                            await batch.add("s", b"%d" % number)
+                            await batch.publish("s", b"%d" % number)
                             if number % _PAUSE_EVERY == 0:
                                 await asyncio.sleep(_PAUSE)
                     await batch.commit()

@@ -143,7 +143,7 @@ def test_blocking_what_is_fetched_is_processed_in_its_trace(
         pull = js.stream(stream).create_consumer(durable_name="billing")
         nc.subscribe(f"{stream}_price", callback=lambda message: message.respond(b"42"))
         with js.publisher() as publisher:
-            publisher.send(f"{stream}.eu", b"apples")
+            publisher.publish(f"{stream}.eu", b"apples")
         [message] = pull.fetch(1, timeout=20)
         with traces.process(message):
             nc.request(f"{stream}_price", timeout=20)

@@ -4,7 +4,7 @@ See `jetspark.jetstream.in_flight`; any number of threads may send. They take pl
 one at a time, and put messages into the publish buffer without a thread switch; the event loop's
 read loop counts the acks. Threads wait, for space or for results, for a bell, which the loop's
 thread rings after changes. In an atomic batch only calls that wait for the server switch threads:
-the second `add`, `flush` and `commit`.
+the second `publish`, `flush` and `commit`.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class BasePublisher(Generic[SenderT]):
 
 @twin_of(AsyncPublisher)
 class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
-    """See the module and `JetStream.publisher`. Any number of threads may send."""
+    """See the module and `JetStream.publisher`. Any number of threads may publish."""
 
     @property
     def duplicates(self) -> int:
         return self._sender.duplicates
 
-    def send(
+    def publish(
         self,
         subject: str,
         payload: Value = b"",
@@ -126,7 +126,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
                 self._wait_for_space()
             return self._sender.put(subject, payload, publish_headers, None)
 
-    def submit(
+    def publish_async(
         self,
         subject: str,
         payload: Value = b"",
@@ -163,13 +163,13 @@ def _resolve(future: Future[PubAck], result: PubAck | JetsparkError) -> None:
 
 @twin_of(AsyncFastIngest)
 class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
-    """See the module and `JetStream.fast_ingest`. Any number of threads may add."""
+    """See the module and `JetStream.fast_ingest`. Any number of threads may publish."""
 
     @property
     def ack(self) -> PubAck | None:
         return self._sender.ack
 
-    def add(
+    def publish(
         self,
         subject: str,
         payload: Payload = b"",
@@ -197,7 +197,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
 
 @twin_of(AsyncAtomicBatch)
 class AtomicBatch(BasePublisher[AtomicSender]):
-    """See the module and `JetStream.atomic_batch`. Any number of threads may add."""
+    """See the module and `JetStream.atomic_batch`. Any number of threads may publish."""
 
     @property
     def size(self) -> int:
@@ -207,7 +207,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
     def ack(self) -> PubAck | None:
         return self._sender.window.ack
 
-    def add(
+    def publish(
         self,
         subject: str,
         payload: Payload = b"",

@@ -199,7 +199,7 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
                 flights["origin"], flights["carrier"], rows, strict=True
             ):
                 stop.check()
-                publisher.send(f"flights.{origin}.{carrier}", row)
+                publisher.publish(f"flights.{origin}.{carrier}", row)
         stop.check()
         return js.stream(STREAM).info().state.messages
 

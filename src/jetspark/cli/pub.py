@@ -88,7 +88,7 @@ def pub(
         try:
             async with publisher:
                 for _ in range(count):
-                    await publisher.send(subject, data, headers=headers)
+                    await publisher.publish(subject, data, headers=headers)
         except asyncio.CancelledError as stopped:  # by a signal; the note is printed
             stopped.add_note(f"Stopped: {publisher.acked:,} of {count:,} are in the stream.")
             raise

@@ -1,6 +1,6 @@
 """Atomic batches: messages that are stored together or not at all (ADR-50).
 
-Contract. `add` sends a message to the server, which stages it; `commit` stores all of them, one
+Contract. `publish` sends a message to the server, which stages it; `commit` stores all of them, one
 after the other with nothing in between, and returns the ack of the last one. Leaving the block
 commits, unless `commit` was called; leaving it by an exception abandons the batch.
 
@@ -11,8 +11,8 @@ commit was sent means that nothing is stored. A commit without a reply leaves op
 nothing is; if one message of the batch has an expectation, it is safe to publish the batch again.
 
 The server abandons a batch after 10 s without a message, beyond 1,000 messages, and beyond 50
-batches at a time in a stream; a lost connection ends it too. Any number of tasks may add, one after
-the other.
+batches at a time in a stream; a lost connection ends it too. Any number of tasks may publish, one
+after the other.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class AtomicSender(Sender):
     def message(
         self, subject: str, payload: bytes, headers: Headers | None, *, is_first: bool
     ) -> BatchMessage:
-        """A message for `add`. `is_first`: it has an option for the first message only.
+        """A message for `publish`. `is_first`: it has an option for the first message only.
 
         Raises the errors of `check_open` and `Publishing.send`.
         """
@@ -367,13 +367,13 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         """The result of `commit`; None before."""
         return self._sender.window.ack
 
-    async def add(
+    async def publish(
         self,
         subject: str,
         payload: Payload = b"",
         **options: Unpack[BatchOptions],
     ) -> int:
-        """One more message; returns its number in the batch, 1 for the first.
+        """Add a message to the batch; returns its number in it, 1 for the first.
 
         The options are those of `JetStream.publish`. `expect_last_seq` belongs to the first
         message; `expect_last_subject_seq` cannot follow a message of the batch on that subject.
@@ -403,7 +403,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
     async def flush(self) -> None:
         """Wait until the server has every message, so that only the commit can still fail.
 
-        Needs nats-server 2.14. Raises the errors of `add`.
+        Needs nats-server 2.14. Raises the errors of `publish`.
         """
         async with self._turn:
             await self._ask(self._sender.flush)
@@ -413,7 +413,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         """Store all; returns an ack with the last message's `seq` and the `count` of messages.
 
         Raises WrongLastSequenceError when an expectation does not hold, BatchError, APIError for
-        other refusals, and the errors of `add`: then nothing is stored. RequestTimeoutError,
+        other refusals, and the errors of `publish`: then nothing is stored. RequestTimeoutError,
         BrokenSocketError and ConnectionClosedError leave open whether all or nothing is.
         """
         async with self._turn:

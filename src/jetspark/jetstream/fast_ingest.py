@@ -1,10 +1,10 @@
 """Fast ingest: an open-ended batch with one ack for hundreds of messages (ADR-50).
 
-Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding` acks
-are missing. The server decides how many messages an ack covers. Every message ends in exactly one
-way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends the
-batch, waits for its final ack, then raises PublishFailedError for failures since `failed` was last
-read.
+Contract. `publish` returns as soon as the message is in the outbox; it waits while `outstanding`
+acks are missing. The server decides how many messages an ack covers. Every message ends in exactly
+one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends
+the batch, waits for its final ack, then raises PublishFailedError for failures since `failed` was
+last read.
 
 `gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it are
 stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch continues, and
@@ -424,7 +424,7 @@ class IngestSender(Sender):
 
 
 class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
-    """See the module and `JetStream.fast_ingest`. For one event loop; many tasks may add."""
+    """See the module and `JetStream.fast_ingest`. For one event loop; many tasks may publish."""
 
     @property
     def ack(self) -> PubAck | None:
@@ -433,7 +433,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
 
     # -- sending -------------------------------------------------------------------------------
 
-    async def add(
+    async def publish(
         self,
         subject: str,
         payload: Payload = b"",

@@ -163,7 +163,7 @@ class PublishCalls:
         The stream needs `allow_batched` (2.14). `gaps`: at a lost or refused message, "fail" (end
         the batch there) or "ok" (continue). `ack_every`: most messages for one ack; the server may
         lower it, and allows 500 for all batches together. `outstanding`: acks that may be missing
-        before `add` waits. `timeout`: seconds of connected time without a reply; default: the
+        before `publish` waits. `timeout`: seconds of connected time without a reply; default: the
         context's. More in `FastIngest`.
         """
         return FastIngest(IngestSender(self._api, gaps, ack_every, outstanding, timeout))

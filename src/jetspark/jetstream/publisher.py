@@ -1,10 +1,10 @@
 """Publishing many messages with a bounded window of unacknowledged ones.
 
-Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
+Contract. `publish` returns as soon as the message is in the outbox; while `window` messages have no
 ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
-(listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all, then
-raises PublishFailedError for failures since `failed` was last read. With `raise_failures=False` it
-never raises.
+(listed in `failed`, or set on the future that `publish_async` gave). Leaving the block waits for
+all, then raises PublishFailedError for failures since `failed` was last read. With
+`raise_failures=False` it never raises.
 
 A message without a responder (503: its stream has no leader now, or there is no stream) is
 certainly not stored. It is sent again every 250 ms, for `retry_for` seconds, while new messages
@@ -513,7 +513,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         """Acknowledged messages whose Nats-Msg-Id was already in the stream."""
         return self._sender.duplicates
 
-    async def send(
+    async def publish(
         self,
         subject: str,
         payload: Value = b"",
@@ -536,7 +536,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
             await self._wait_for_space()
         return self._sender.put(subject, payload, publish_headers, None)
 
-    async def submit(
+    async def publish_async(
         self,
         subject: str,
         payload: Value = b"",
@@ -544,7 +544,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> asyncio.Future[PubAck]:
-        """`send` that returns a future with this message's PubAck or error.
+        """`publish` that returns a future with this message's PubAck or error.
 
         The error goes only to the future, not to `failed`.
         """

@@ -246,7 +246,7 @@ class ObjectWriter:
     async def _submit(self, chunk: bytes) -> None:
         while True:
             try:
-                ack = await self._publisher.submit(self._subject, chunk)
+                ack = await self._publisher.publish_async(self._subject, chunk)
             except errors.OutboundBufferError as error:  # there was no link
                 await self._retry.wait(error)
             else:
@@ -290,7 +290,7 @@ class ObjectWriter:
         unacked.append(chunk)
         try:
             async with asyncio.timeout(STALL_TIMEOUT) as limit:
-                await batch.add(self._subject, chunk)
+                await batch.publish(self._subject, chunk)
         except (errors.JetsparkError, TimeoutError):
             if limit.expired():
                 raise _stalled() from None
