@@ -320,6 +320,8 @@ class StoredCalls:
 
     _api: Api
     _info: StreamInfo | None
+    _is_outdated = False
+    """Whether a direct get failed, so that the configuration may have changed."""
 
     @property
     def name(self) -> str:
@@ -338,9 +340,8 @@ class StoredCalls:
 
         By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
         `direct`: False reads from the stream's leader, True from any replica or mirror. None: from
-        any if the stream's `allow_direct` is on (as in `cached_info`), and from the
-        leader if it is off or the message was not found. A replica may lag and answer with an older
-        message.
+        any if the stream's `allow_direct` is on (as in `cached_info`), and from the leader if it is
+        off or the message was not found. A replica may lag and answer with an older message.
 
         Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
         not allowed, ConfigError, BadSubjectError.
@@ -355,15 +356,11 @@ class StoredCalls:
             if subject is not None:
                 check_subscribe_subject(subject)
         body = given(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
-        if direct is None:
-            info = self._info or await stream_info(self._api, self.name)
-            self._info = info
-            may_be_direct = bool(info.config.allow_direct)
-        if may_be_direct if direct is None else direct:
+        if direct or (direct is None and await self._may_be_direct()):
             try:
                 return await direct_get(self._api, self.name, body)
             except (errors.NoRespondersError, errors.RequestTimeoutError) as error:
-                self._info = None  # its configuration may have changed
+                self._is_outdated = True
                 if direct and isinstance(error, errors.NoRespondersError):
                     raise await no_direct_gets(self._api, self.name) from None
                 if isinstance(error, errors.RequestTimeoutError):
@@ -372,6 +369,12 @@ class StoredCalls:
                 if direct:
                     raise
         return await leader_get(self._api, self.name, body)
+
+    async def _may_be_direct(self) -> bool:
+        """Whether the stream's configuration allows direct gets, as far as it is known here."""
+        if self._info is None or self._is_outdated:
+            self._info, self._is_outdated = await stream_info(self._api, self.name), False
+        return bool(self._info.config.allow_direct)
 
     def get_many(
         self,
