@@ -21,4 +21,4 @@ with jetspark.blocking.connect(
         max_bytes=10_000_000_000,
         discard="old",
     )
-    print(f"{stream.config.name}: {stream.state.messages} messages")
+    print(f"{stream.name}: {stream.cached_info.state.messages} messages")
