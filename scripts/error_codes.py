@@ -98,21 +98,6 @@ def read_table(text: str) -> dict[int, tuple[str, str]]:
     return dict(sorted((ADDED | table).items()))
 
 
-LEGACY = """
-# Until jetstream, kv and groups use the names above.
-CONSUMER_EXISTS = CONSUMER_ALREADY_EXISTS
-ID_IN_PROCESS = STREAM_DUPLICATE_MESSAGE_CONFLICT
-API_LEVEL_TOO_LOW = REQUIRED_API_LEVEL
-MESSAGE_DELETE_FAILED = STREAM_MSG_DELETE_FAILED
-MESSAGE_NOT_FOUND = NO_MESSAGE_FOUND
-SUBJECT_OVERLAP = STREAM_SUBJECT_OVERLAP
-BATCH_UNKNOWN = BATCH_PUBLISH_UNKNOWN_BATCH_ID
-MESSAGE_TOO_LARGE = STREAM_MESSAGE_EXCEEDS_MAXIMUM
-TTL_DISABLED = MESSAGE_TTL_DISABLED
-WORK_QUEUE_OVERLAP = CONSUMER_WQ_CONSUMER_NOT_UNIQUE
-"""
-
-
 def constant_of(name: str) -> str:
     """STREAM_WRONG_LAST_MSG_ID for StreamWrongLastMsgID."""
     return re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).upper()
@@ -127,9 +112,7 @@ def module_text(table: Mapping[int, tuple[str, str]]) -> str:
         ),
         constants="\n".join(
             f"{constant_of(name)}: Final = {code}" for code, (name, _) in table.items()
-        )
-        + "\n"
-        + LEGACY.rstrip(),
+        ),
     )
 
 

@@ -591,7 +591,7 @@ async def test_role_administrator_has_all_permissions_it_needs_and_no_more(
         await js.stream("S").purge()
         await js.delete_stream("S")
     refused = without(DANGEROUS, "$JS.API.STREAM.*.S", "$JS.API.STREAM.MSG.*.S")
-    newer = r".*(DURABLE|PAUSE|RESET|UNPIN|STEPDOWN)"
+    newer = r".*(DURABLE|PAUSE|RESET|UNPIN|STEPDOWN|PEER|CANCEL_MOVE)"
     await guarded.check(
         refused=[*refused, "$JS.API.STREAM.SNAPSHOT.S", "$JS.API.CONSUMER.MSG.NEXT.S.c"],
         unseen=newer,

@@ -119,6 +119,9 @@ _ADMINISTRATION: Final = (
     js_api.STREAM_DELETE,
     js_api.STREAM_PURGE,
     js_api.STREAM_LEADER_STEPDOWN,
+    js_api.STREAM_PEER_EVACUATE,
+    js_api.STREAM_PEER_REMOVE,
+    js_api.STREAM_CANCEL_MOVE,
     js_api.MSG_GET,
     js_api.MSG_DELETE,
     js_api.CONSUMER_CREATE_UNNAMED,
@@ -133,6 +136,8 @@ _ADMINISTRATION: Final = (
     js_api.CONSUMER_RESET,
     js_api.CONSUMER_UNPIN,
     js_api.CONSUMER_LEADER_STEPDOWN,
+    js_api.CONSUMER_PEER_EVACUATE,
+    js_api.CONSUMER_PEER_REMOVE,
 )
 # An ephemeral consumer: its name is random, so all names are allowed.
 _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)

@@ -217,7 +217,7 @@ class LeftOver:
             content = f"all {total:,} messages of the backup: {advice}."
             restored = not missing
         sentence = f'Stream "{self._name}" exists already, and has {content}'
-        explained = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
+        explained = type(error)(error.code, error.err_code, error.description, sentence)
         explained.restored = restored
         return explained
 

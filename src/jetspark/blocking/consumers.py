@@ -135,6 +135,8 @@ class Consumer(Twin):
     resume = awaits(AsyncConsumer.resume)
     reset = awaits(AsyncConsumer.reset)
     step_down_leader = awaits(AsyncConsumer.step_down_leader)
+    evacuate_peer = awaits(AsyncConsumer.evacuate_peer)
+    remove_peer = awaits(AsyncConsumer.remove_peer)
 
 
 @twin_of(AsyncPullConsumer)

@@ -32,7 +32,7 @@ from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background, move_on_after, next_within, seen_through
 from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
-from jetspark.err_codes import WORK_QUEUE_OVERLAP
+from jetspark.err_codes import CONSUMER_WQ_CONSUMER_NOT_UNIQUE
 from jetspark.groups.documents import (
     PRIORITY_GROUP,
     GroupConfig,
@@ -189,7 +189,7 @@ class MemberConsumer:
             await self._remove_outdated()
             return None
         except errors.APIError as error:
-            if error.err_code != WORK_QUEUE_OVERLAP:
+            if error.err_code != CONSUMER_WQ_CONSUMER_NOT_UNIQUE:
                 raise
             return None  # a former member still has a partition
         self._since = None

@@ -21,7 +21,7 @@ from jetspark.documents.configuration import nested_names
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.documents.streams import StreamConfig
-from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
+from jetspark.err_codes import NOT_ENABLED, REQUIRED_API_LEVEL
 from jetspark.nearest import did_you_mean
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo, decode_document, encode_document
@@ -143,7 +143,7 @@ class Api:
                     unknown[1], nested_names(StreamConfig) | nested_names(ConsumerConfig)
                 )
                 raise type(error)(error.code, error.err_code, error.description, sentence) from None
-            if newest is None or error.err_code != API_LEVEL_TOO_LOW:
+            if newest is None or error.err_code != REQUIRED_API_LEVEL:
                 raise
             raise newest.unsupported_error("older") from None
 

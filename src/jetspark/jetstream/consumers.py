@@ -24,7 +24,7 @@ from jetspark.documents.consumers import (
 )
 from jetspark.documents.document import from_wire, text_of_time
 from jetspark.documents.requirements import check_consumer, check_feature, consumer_needs
-from jetspark.err_codes import CONSUMER_EXISTS
+from jetspark.err_codes import CONSUMER_ALREADY_EXISTS
 from jetspark.jetstream.api import Api, Paged
 from jetspark.jetstream.consume import (
     EXPIRES,
@@ -46,7 +46,7 @@ from jetspark.jetstream.fetch import (
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.stream_requests import step_down
+from jetspark.jetstream.stream_requests import change_peer, step_down
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
@@ -152,6 +152,25 @@ class Consumer:
         of `info`.
         """
         await step_down(self._api, js_api.CONSUMER_LEADER_STEPDOWN, preferred, **self._names)
+
+    async def evacuate_peer(self, peer: str) -> None:
+        """Move the consumer's replica of the server named `peer` to another one (server 2.15).
+
+        The other server needs a replica of the stream. Returns when the move is ordered; `cluster`
+        of `info` shows how far it is. Raises ClusterPeerNotMemberError for a server without a
+        replica, PeerRemapError when no other server can take it, ClusterRequiredError on a server
+        that is not clustered, UnsupportedByServerError, and the errors of `info`.
+        """
+        await change_peer(self._api, js_api.CONSUMER_PEER_EVACUATE, peer, **self._names)
+
+    async def remove_peer(self, peer: str) -> None:
+        """Drop the consumer's replica of the server named `peer`, and make one on another server
+        (server 2.15).
+
+        For a server that is lost: the new replica is copied from the others, so that a consumer
+        with a single replica forgets what was acknowledged. Raises the errors of `evacuate_peer`.
+        """
+        await change_peer(self._api, js_api.CONSUMER_PEER_REMOVE, peer, **self._names)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
@@ -770,7 +789,9 @@ def _same_or_in_use(
 ) -> ConsumerInfo:
     if different := differing(ConsumerConfig, existing["config"], wire):
         sentence = js_api.consumer_in_use(stream, name)
-        error = errors.NameInUseError(400, CONSUMER_EXISTS, "consumer already exists", sentence)
+        error = errors.ConsumerAlreadyExistsError(
+            400, CONSUMER_ALREADY_EXISTS, "consumer already exists", sentence
+        )
         raise with_differences(error, different)
     return _to_info(existing)
 

@@ -103,7 +103,7 @@ def _error(
     )
     if description:
         sentence = sentence.replace(_ANOTHER, f"{_ANOTHER} ({description})", 1)
-    named = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
+    named = type(error)(error.code, error.err_code, error.description, sentence)
     named.differences = {names.get(name, name): pair for name, pair in differences.items()}
     return named
 

@@ -37,7 +37,7 @@ from jetspark.client.publishing import NumberedPublishes
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
-from jetspark.err_codes import BATCH_UNKNOWN
+from jetspark.err_codes import BATCH_PUBLISH_UNKNOWN_BATCH_ID
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.in_flight import (
     BasePublisher,
@@ -336,7 +336,10 @@ class IngestSender(Sender):
 
     def _on_refusal(self, index: int, error: errors.JetsparkError) -> None:
         self.window.fail(index, error)
-        if isinstance(error, errors.BatchError) and error.err_code == BATCH_UNKNOWN:
+        if (
+            isinstance(error, errors.BatchError)
+            and error.err_code == BATCH_PUBLISH_UNKNOWN_BATCH_ID
+        ):
             # The server has forgotten the batch and takes no more of it.
             for later in range(index + 1, self.window.sent):
                 self.window.fail(later, error)

@@ -35,7 +35,7 @@ from jetspark.client.publishing import NumberedPublishes
 from jetspark.client.tasks import background
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import PubAck
-from jetspark.err_codes import ID_IN_PROCESS
+from jetspark.err_codes import STREAM_DUPLICATE_MESSAGE_CONFLICT
 from jetspark.errors import (
     APIError,
     ConfigError,
@@ -378,7 +378,9 @@ class PublisherSender(Sender):
         by_stream = isinstance(error, APIError | NoStreamResponseError)
         if by_stream and is_transient(error, but=FULL):
             # A message with this Nats-Msg-Id is already on its way into the stream.
-            in_process = isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
+            in_process = (
+                isinstance(error, APIError) and error.err_code == STREAM_DUPLICATE_MESSAGE_CONFLICT
+            )
             if window.retry_later(index, now, may_be_stored=in_process, away=self.away):
                 if now > self._reported_at + _REPORT_EVERY:
                     self._reported_at = now

@@ -25,7 +25,7 @@ from jetspark.documents.configuration import given
 from jetspark.documents.document import from_wire, text_of_time, timestamp_of_text
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import StoredMsg, StreamInfo
-from jetspark.err_codes import MESSAGE_DELETE_FAILED, MESSAGE_NOT_FOUND, SEQUENCE_NOT_FOUND
+from jetspark.err_codes import NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND, STREAM_MSG_DELETE_FAILED
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import check_subscribe_subject
@@ -285,7 +285,7 @@ def _refusal(stream: str, status: Status | None) -> errors.JetStreamError:
     code, description = status.code, status.description
     if code == NOT_FOUND:
         sentence = f'No such message in stream "{stream}".'
-        return errors.MessageNotFoundError(code, MESSAGE_NOT_FOUND, description, sentence)
+        return errors.MessageNotFoundError(code, NO_MESSAGE_FOUND, description, sentence)
     if code == TOO_MANY_RESULTS:
         sentence = (
             f'More than {TOGETHER:,} subjects of stream "{stream}" were requested, but a server '
@@ -470,7 +470,8 @@ class StoredCalls:
         except errors.APIError as error:
             # A file store has one code for every failure; only the text has the reason.
             if error.err_code == SEQUENCE_NOT_FOUND or (
-                error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
+                error.err_code == STREAM_MSG_DELETE_FAILED
+                and error.description.endswith(_NO_MESSAGE)
             ):
                 sentence = f'No message {seq} in stream "{self.name}".'
                 raise errors.MessageNotFoundError(

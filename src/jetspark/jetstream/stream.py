@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 
 import jetspark.errors as errors
 from jetspark.documents.configuration import given
+from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import StreamInfo, UnnamedStreamOptions
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers import ConsumerCalls
@@ -19,6 +20,7 @@ from jetspark.jetstream.ordered import OrderedCalls
 from jetspark.jetstream.schedules import ScheduleCalls
 from jetspark.jetstream.stream_requests import (
     StreamConfigLike,
+    change_peer,
     checked_config,
     step_down,
     to_stream_info,
@@ -134,6 +136,36 @@ class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
         Raises APIError on a server that is not clustered, UnsupportedByServerError.
         """
         await step_down(self._api, js_api.STREAM_LEADER_STEPDOWN, preferred, stream=self.name)
+
+    async def evacuate_peer(self, peer: str) -> None:
+        """Move the replica of the server named `peer` to another server (server 2.15).
+
+        The replicas of consumers move with it. Returns when the move is ordered; `cluster` of
+        `info` shows how far it is. Raises ClusterPeerNotMemberError for a server without a replica,
+        PeerRemapError when no other server can take it, ClusterRequiredError on a server that is
+        not clustered, UnsupportedByServerError.
+        """
+        await change_peer(self._api, js_api.STREAM_PEER_EVACUATE, peer, stream=self.name)
+
+    async def remove_peer(self, peer: str) -> None:
+        """Drop the replica of the server named `peer`, and make one on another server.
+
+        For a server that is lost: the new replica is copied from the others, so that the messages
+        of a stream with a single replica are lost. Raises the errors of `evacuate_peer`.
+        """
+        await change_peer(self._api, js_api.STREAM_PEER_REMOVE, peer, stream=self.name)
+
+    async def cancel_move(self) -> StreamInfo:
+        """Undo an update of replicas, placement or retention that is in progress (server 2.15).
+
+        The stream gets its earlier configuration and servers again. An evacuation cannot be undone.
+        Raises StreamReconfigureNotInProgressError when nothing is in progress,
+        ClusterRequiredError on a server that is not clustered, UnsupportedByServerError.
+        """
+        needs = check_feature("cancel_move", (2, 15), self._api.server)
+        answer = await self._api.call(js_api.STREAM_CANCEL_MOVE, None, needs, stream=self.name)
+        self._info = to_stream_info(answer)
+        return self._info
 
     def __repr__(self) -> str:
         return f"Stream({self.name!r})"

@@ -14,6 +14,7 @@ from jetspark.documents.requirements import check_feature, check_stream, stream_
 from jetspark.documents.streams import StreamConfig, StreamInfo, StreamOptions, UnnamedStreamOptions
 from jetspark.jetstream.api import Api
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.validation import check_text
 from jetspark.wire import js_api
 
 StreamConfigLike: TypeAlias = StreamConfig | Configuration
@@ -70,7 +71,7 @@ async def naming_the_other(
     api: Api, error: errors.APIError, wire: Mapping[str, Any]
 ) -> errors.APIError:
     """The refusal of an overlapping configuration, with the subject and the other stream."""
-    overlap = err_codes.SUBJECT_OVERLAP  # a restore has it in the text of another error
+    overlap = err_codes.STREAM_SUBJECT_OVERLAP  # a restore has it in the text of another error
     if error.err_code == overlap or f"({overlap})" in error.description:
         with suppress(errors.JetsparkError):  # not permitted to look it up
             for subject in wire.get("subjects") or [wire["name"]]:
@@ -78,10 +79,18 @@ async def naming_the_other(
                 for stream in answer.get("streams") or ():
                     if stream != wire["name"]:
                         sentence = f'{subject!r} overlaps with a subject of stream "{stream}".'
-                        return errors.APIError(
-                            error.code, error.err_code, error.description, sentence
-                        )
+                        return type(error)(error.code, error.err_code, error.description, sentence)
     return error
+
+
+async def change_peer(api: Api, call: js_api.Call, peer: str, **names: str) -> None:
+    """Evacuate or remove the server `peer` from the replicas of a stream or consumer.
+
+    Raises UnsupportedByServerError, and as every API call.
+    """
+    old = call is js_api.STREAM_PEER_REMOVE
+    needs = [] if old else check_feature("evacuate_peer and remove_peer", (2, 15), api.server)
+    await api.call(call, {"peer": check_text("peer", peer)}, needs, **names)
 
 
 async def step_down(api: Api, call: js_api.Call, preferred: str | None, **names: str) -> None:

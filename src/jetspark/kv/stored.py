@@ -8,7 +8,7 @@ from typing import Final
 
 import jetspark.errors as errors
 from jetspark.documents.streams import StreamInfo
-from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
+from jetspark.err_codes import MESSAGE_TTL_DISABLED, STREAM_MESSAGE_EXCEEDS_MAXIMUM
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.stored import TOGETHER
@@ -22,8 +22,8 @@ _TOO_MANY = 413
 _UNAVAILABLE = 503
 
 _REFUSALS: Final = {
-    TTL_DISABLED: "it has no limit_marker_ttl, which a ttl needs",
-    MESSAGE_TOO_LARGE: "with its headers it is larger than max_value_size",
+    MESSAGE_TTL_DISABLED: "it has no limit_marker_ttl, which a ttl needs",
+    STREAM_MESSAGE_EXCEEDS_MAXIMUM: "with its headers it is larger than max_value_size",
 }
 """Reasons of a refusal in terms of a bucket's options."""
 

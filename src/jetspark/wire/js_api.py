@@ -49,6 +49,8 @@ STREAM_LEADER_STEPDOWN: Final = Call(
     "STREAM.LEADER.STEPDOWN.{stream}", "stream_leader_stepdown_response"
 )
 STREAM_PEER_REMOVE: Final = Call("STREAM.PEER.REMOVE.{stream}", "stream_remove_peer_response")
+STREAM_PEER_EVACUATE: Final = Call("STREAM.PEER.EVACUATE.{stream}", "stream_evacuate_peer_response")
+STREAM_CANCEL_MOVE: Final = Call("STREAM.CANCEL_MOVE.{stream}", "stream_cancel_move_response")
 DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None, question=True)
 DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None, question=True)
 CONSUMER_CREATE_UNNAMED: Final = Call("CONSUMER.CREATE.{stream}", "consumer_create_response")
@@ -70,6 +72,12 @@ CONSUMER_UNPIN: Final = Call("CONSUMER.UNPIN.{stream}.{consumer}", "consumer_unp
 CONSUMER_RESET: Final = Call("CONSUMER.RESET.{stream}.{consumer}", "consumer_reset_response")
 CONSUMER_LEADER_STEPDOWN: Final = Call(
     "CONSUMER.LEADER.STEPDOWN.{stream}.{consumer}", "consumer_leader_stepdown_response"
+)
+CONSUMER_PEER_EVACUATE: Final = Call(
+    "CONSUMER.PEER.EVACUATE.{stream}.{consumer}", "consumer_evacuate_peer_response"
+)
+CONSUMER_PEER_REMOVE: Final = Call(
+    "CONSUMER.PEER.REMOVE.{stream}.{consumer}", "consumer_remove_peer_response"
 )
 META_LEADER_STEPDOWN: Final = Call("META.LEADER.STEPDOWN", "meta_leader_stepdown_response")
 META_RESCUE: Final = Call("META.RESCUE", "meta_rescue_response")
