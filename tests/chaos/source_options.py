@@ -4,12 +4,14 @@ A run, or cell, is a retention, an option of the source, a start, one to three q
 stream, a restart with one option changed (or with a lost checkpoint), and processes that die at any
 step, all drawn from the seed and the cell's number. The queries call the reader in the order in
 which Spark does, with Spark's two logs, and their steps interleave with each other, with
-publishing, and with somebody else who tries to take messages. At the end they go on with their
-first options.
+publishing, and with somebody else who tries to take messages. Often their first processes die
+before Spark has logged an offset. At the end they go on with their first options, or with another
+`interestConsumer`.
 
-Wrong is: a message that was removed and is in no table, one that is there twice, one that is
-missing in the table of a query that ended without an error, an error that is none of jetspark's,
-and a query that stops although nothing was changed that matters.
+Wrong is: a message that was removed and is in no table, or that a query's consumer has released and
+is in none; one that is there twice; one that is missing in the table of a query that ended without
+an error; an error that is none of jetspark's; and a query that stops although nothing was changed
+that matters.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +39,10 @@ from jetspark.wire.kernel import MessageFrame
 
 _DIES = 0.06
 """How likely a process dies after a step."""
+_DIES_BEGINNING = (0.0, 0.0, 0.0, 0.4)
+"""How likely a query's first process also dies after a step before its first rows."""
+_RENAMED = 0.15
+"""How likely a cell is about queries whose consumer is another one after their first processes."""
 _RETENTIONS = {
     "limits": {},
     "workqueue": {"soleReader": "true"},
@@ -69,7 +76,7 @@ _STARTS: tuple[dict[str, str], ...] = (
     {"startingTimestamp": "2020-01-01T00:00:00Z"},
     {"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"},
 )
-_WITHOUT_BASE = {"soleReader": "false", "interestConsumer": "another"}
+_OTHER_BASES = {"soleReader": ("false",), "interestConsumer": ("another", "spark0", "spark1")}
 _TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")
 """Options whose change may end a query for good, which then says so."""
 
@@ -100,11 +107,13 @@ class Cell:
         self._taken: set[int] = set()
         self._again: set[int] = set()
         """May be in two tables: read by a query whose claim was deleted."""
-        self.retention = rng.choice([*_RETENTIONS])
-        self._kept = rng.random() < 0.5  # by interest: another consumer keeps all
-        mode = rng.choice([self.retention] * 7 + [*_RETENTIONS])
+        renamed = rng.random() < _RENAMED
+        self.retention = "interest" if renamed else rng.choice([*_RETENTIONS])
+        self._kept = rng.choice(["", "", ">", "b"])
+        """The subject of which another consumer keeps all messages, by interest."""
+        mode = rng.choice([self.retention] * 7 + [*_RETENTIONS] * (not renamed))
         self._option = rng.choice(_OPTIONS)
-        self._start = rng.choice([*_STARTS[:2], *_STARTS])
+        self._start = rng.choice(_STARTS[1:3] if renamed else [*_STARTS[:2], *_STARTS])
         self._count = rng.choice([1, 1, 1, 2, 2, 3])
         how = rng.choice(["same", "apart"])
         base = {"servers": url, "stream": "S", **_RETENTIONS[mode], **self._option, **self._start}
@@ -114,14 +123,23 @@ class Cell:
                 query.options["interestConsumer"] = f"spark{number}"
             else:
                 query.options["subjects"] = f"S.{'abc'[number]}"
-        changes = [{}, {"lost": "checkpoint"}, *_OPTIONS, *_STARTS]
-        changes += [{name: value} for name, value in _WITHOUT_BASE.items() if name in base]
+        changes = [] if renamed else [{}, {"lost": "checkpoint"}, *_OPTIONS, *_STARTS]
+        changes += [{name: to} for name in base for to in _OTHER_BASES.get(name, ())]
         self._change = rng.choice(changes)
+        self._dies_beginning = 0.4 if renamed else rng.choice(_DIES_BEGINNING)
+        stays = "interestConsumer" in self._change and rng.random() < 0.3
+        self._last_change = self._change if stays else {}
+        self._kept_from: dict[str, int] = {}
+        """The first message that each query's consumer has kept, by its name."""
+        self._dropped: set[int] = set()
+        """Messages that were published when no query's consumer kept them, and are not stored."""
         self.fits = mode == self.retention
 
     def __str__(self) -> str:
         options = [query.options | {"servers": "…"} for query in self.queries]
-        return f"{self.retention}{' kept' * self._kept} {options} then {self._change}"
+        kept = f" {self._kept} kept" if self._kept else ""
+        last = " at the end, too" if self._last_change else ""
+        return f"{self.retention}{kept} {options} then {self._change}{last}"
 
     def play(self) -> None:
         """Raises AssertionError for what is wrong."""
@@ -130,15 +148,16 @@ class Cell:
         admin.create(self._name, f"{self._name}.*", allow_direct=True, **config)
         try:
             if self.retention == "interest" and self._kept:
-                self._consumer("other", {})
+                subject = f"{self._name}.{self._kept}"
+                self._consumer("other", {} if self._kept == ">" else {"filter_subject": subject})
             if rng.random() < 0.7:
                 self._publish(rng.randrange(1, 40))
-            self._run(batches=3)
+            self._run(batches=3, dies_beginning=self._dies_beginning)
             self._publish(rng.randrange(10))
             self._restart()
             self._publish(rng.randrange(1, 10))
-            self._run()
-            self._run({"minOffsetsPerTrigger": "1"}, quiet=True)
+            self._run(self._last_change)
+            self._run(self._last_change | {"minOffsetsPerTrigger": "1"}, quiet=True)
             self._judge()
         finally:
             admin.call(f"STREAM.DELETE.{self._name}")
@@ -172,7 +191,12 @@ class Cell:
         self._run(batches=3)
 
     def _run(
-        self, changed: dict[str, str] | None = None, batches: int = 99, *, quiet: bool = False
+        self,
+        changed: dict[str, str] | None = None,
+        batches: int = 99,
+        *,
+        dies_beginning: float = 0.0,
+        quiet: bool = False,
     ) -> None:
         """A process of each query, their steps in any order, until all have ended."""
         rng = self._rng
@@ -193,17 +217,31 @@ class Cell:
                 continue
             if step == "begun" and rng.random() < 0.1 and not quiet:
                 self._take()
-            if step == "begun" and query.begun_at is None:
-                query.begun_at = max(self._published, default=0)
+            if step == "begun":
+                self._note_consumer((query.options | (changed or {})).get("interestConsumer"))
             if quiet:
                 continue
             if rng.random() < 0.08:
                 self._publish(rng.randrange(1, 6))
             if rng.random() < 0.05:
                 self._take()
-            if rng.random() < _DIES:
+            if rng.random() < _DIES or (not query.committed and rng.random() < dies_beginning):
                 self._figures.deaths += 1
                 running.remove(one)
+
+    def _position(self, name: str) -> int | None:
+        """The first message that a query's consumer still keeps; None without the consumer."""
+        info = self._admin.api.consumer(self._name, name, not_found_for=0.0)
+        return None if info is None else int(info["delivered"]["stream_seq"]) + 1
+
+    def _note_consumer(self, name: str | None) -> None:
+        """Note what a query's consumer keeps from now on, if it is new."""
+        if name is None or name in self._kept_from:
+            return
+        if (position := self._position(name)) is not None:
+            if not self._kept_from:
+                self._dropped = self._published.keys() - self._stored()
+            self._kept_from[name] = position
 
     def _consumer(self, name: str, config: dict[str, Any]) -> bool:
         """Whether it was made."""
@@ -246,7 +284,7 @@ class Cell:
 
     def _judge(self) -> None:
         stored = self._stored()
-        removed = self._published.keys() - stored - self._taken
+        removed = self._published.keys() - stored - self._taken - self._dropped
         rows = Counter(seq for query in self.queries for seq, _ in query.rows)
         self._figures.read += rows.total()
         self._figures.removed += len(removed)
@@ -267,9 +305,32 @@ class Cell:
             assert removed <= rows.keys(), f"{removed - rows.keys()} removed unread"
             twice = [seq for seq, n in rows.items() if n > 1 and seq not in self._again]
             assert not twice, f"{twice} in two tables"
-        elif self._kept:
-            assert not removed, f"{removed} removed, which another consumer keeps"
+        else:
+            kept = [seq for seq in removed if subject_matches(self._kept, self._last_token(seq))]
+            assert not kept, f"{kept} removed, which another consumer keeps"
+            self._judge_released(removed, rows.keys())
         self._judge_errors()
+
+    def _judge_released(self, removed: set[int], read: Collection[int]) -> None:
+        """Of what a query's consumer kept, only what is in a table is removed or released."""
+        released = set[int]()
+        for name, first in self._kept_from.items():
+            released |= {seq for seq in removed if seq >= first}
+            released |= set(range(first, self._position(name) or first))
+        released -= self._dropped
+        unread = sorted(seq for seq in released if self._selected(seq) and seq not in read)
+        assert not unread, f"{unread} were released unread"
+
+    def _last_token(self, seq: int) -> str:
+        return self._published[seq].removeprefix(f"{self._name}.")
+
+    def _selected(self, seq: int) -> bool:
+        """Whether a message is one that the queries select, with whatever change."""
+        if "subjects" in self._change:
+            return False  # what was left out meanwhile was meant to be
+        subjects = self.queries[0].parsed().subjects
+        subject = self._published[seq]
+        return not subjects or any(subject_matches(one, subject) for one in subjects)
 
     def _wanted(self, query: Query) -> set[int]:
         """What must be in the table of a query that ended well."""
@@ -279,17 +340,15 @@ class Cell:
             start = json.loads(query.logged[0])["streams"][self._name]["start"]
         if self.retention == "workqueue":
             start = 1
-        elif self.retention == "interest" and not self._kept:
-            start = max(start, (query.begun_at or 0) + 1)
-        elif self.retention == "interest":
-            start = min(start, (query.begun_at or 0) + 1)
+        elif query.consumer is not None and "lost" not in self._change:
+            start = self._kept_from[query.consumer]
         if self.retention != "workqueue" and "subjects" in self._change:
             return set()  # what was left out meanwhile was meant to be
         return {
             seq
             for seq, subject in self._published.items()
             if seq >= start
-            and seq not in self._taken
+            and seq not in self._taken | self._dropped
             and (
                 not options.subjects
                 or any(subject_matches(one, subject) for one in options.subjects)

@@ -25,8 +25,8 @@ class Query:
         self.committed = 0
         self.table: dict[int, list[tuple[int, str]]] = {}
         self.said: JetsparkError | None = None
-        self.begun_at: int | None = None
-        """The stream's last sequence when the query began for the first time."""
+        self.consumer: str | None = None
+        """Its `interestConsumer` when its first offset was logged, which is where it began."""
 
     @property
     def rows(self) -> list[tuple[int, str]]:
@@ -38,7 +38,8 @@ class Query:
 
     def steps(self, changed: dict[str, str], batches: int = 99) -> Iterator[str]:
         """A process; it dies when this is not continued."""
-        reader = JetStreamStreamReader(self.parsed(**changed))
+        options = self.parsed(**changed)
+        reader = JetStreamStreamReader(options)
         if len(self.logged) > self.committed:
             before = self.logged[self.committed - 1 : self.committed] if self.committed else []
             start = json.loads(before[0]) if before else reader.initialOffset()
@@ -51,6 +52,8 @@ class Query:
             yield "planned"
             if end == start:
                 return
+            if not self.logged:
+                self.consumer = options.interest_consumer
             self.logged.append(json.dumps(end))
             yield "logged"
             if self.committed:
