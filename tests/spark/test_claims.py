@@ -115,6 +115,14 @@ def stored(admin: Admin, stream: str) -> dict[str, int]:
     return {subject.removeprefix(f"{stream}."): count for subject, count in info.items()}
 
 
+def forget_consumer(query: DrivenQuery) -> None:
+    """Take the name of the query's consumer out of its checkpoint."""
+    assert query.checkpoint is not None
+    document = json.loads(query.checkpoint)
+    del document["consumer"]
+    query.checkpoint = json.dumps(document)
+
+
 # -- what is removed -----------------------------------------------------------------------------
 
 
@@ -367,11 +375,13 @@ def test_a_query_takes_no_consumer_that_keeps_messages_from_before_its_start(
     admin.fill(numbered(f"{stream}.a", 10))
     query.run(interestConsumer="another")
     admin.fill(numbered(f"{stream}.a", 10))
+    forget_consumer(query)
     if logged:
         assert query.checkpoint is not None
         reader = reader_of(driven(interestConsumer="another"))
         start = json.loads(query.checkpoint)
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        del end["consumer"]
         with pytest.raises(ConfigError, match=r"from sequence 1 on.* began at 11,"):
             reader_of(query).partitions(start, end)
     with pytest.raises(ConfigError, match=r"from sequence 1 on.* began at 11,"):
@@ -386,17 +396,37 @@ def test_a_query_takes_no_consumer_that_keeps_messages_from_before_its_start(
 
 
 @of_interest
-def test_a_query_may_take_a_consumer_that_keeps_only_what_it_has_read(
+def test_a_query_goes_on_only_with_the_consumer_that_keeps_its_messages(
     query: DrivenQuery, driven: Driven, admin: Admin, stream: str
 ) -> None:
     query.run()
     reader_of(driven(interestConsumer="another")).initialOffset()
     admin.fill(numbered(f"{stream}.a", 10))
     query.run(batches=2, limit=5)
+    with pytest.raises(ConfigError, match=r"'another' has kept none for it: set .* to 'spark'"):
+        query.run(interestConsumer="another", failOnDataLoss="false")
+    forget_consumer(query)  # as if its name was not known
     query.run(interestConsumer="another")
     admin.fill(numbered(f"{stream}.a", 10))
     query.run(interestConsumer="another")
     assert query.sequences == list(range(1, 21))
+
+
+@of_interest
+def test_a_logged_batch_is_not_read_when_another_query_had_its_messages_removed(
+    query: DrivenQuery, driven: Driven, admin: Admin, stream: str
+) -> None:
+    make_consumer(admin, stream, "other", filter_subject=f"{stream}.b")
+    reader = reader_of(query)
+    start = reader.initialOffset()
+    admin.fill((f"{stream}.{subject}", b"") for subject in "baabab")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())  # and dies
+    same_name = driven(startingOffsets="earliest")
+    same_name.run(batches=2, limit=5)
+    assert stored(admin, stream) == {"b": 3}
+    renamed = reader_of(driven(startingOffsets="earliest", interestConsumer="another"))
+    with pytest.raises(ConfigError, match="'another' has kept none for it"):
+        renamed.partitions(renamed.initialOffset(), end)
 
 
 @of_interest

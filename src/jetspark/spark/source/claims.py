@@ -12,8 +12,8 @@ Removing what was read would also remove messages before the query's start, so a
 messages is refused, as is another choice of subjects later.
 
 In a stream by interest, which `interest_consumer` explains, the claim has a filter that no message
-matches, so it keeps none. It is refused where the consumer that keeps messages would not fit the
-query's checkpoint, as after a change of the option's name.
+matches, so it keeps none. It is created only if the consumer that keeps messages fits the query's
+checkpoint: all that was not read is kept, and nothing from before the start.
 
 A query that is abandoned leaves its consumers behind: delete them.
 """

@@ -9,8 +9,9 @@ committed the consumer moves, and the server removes messages that no other cons
 The consumer has no filter, whatever subjects the query selects, so missing first messages were
 lost, and that is reported. So messages under other subjects go unread, and another choice of
 subjects later is refused. The first start of the query creates the consumer, so a new query begins
-at its position, where a failed start may have left it. A query that has begun elsewhere, under
-another name, does not take over such a consumer: it would release messages that nobody has read.
+at its position, where a failed start may have left it. A query that has begun elsewhere does not
+take over such a consumer, for it would release messages that nobody has read. So its checkpoint has
+the consumer's name, and with another one it is refused.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ runs the batch, but never the initial offset. So every end includes the start, a
 differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
 then on no crash or restart can move the start.
 
-A query that removes messages that it has read has a token, which `claims` explains.
+A query that removes messages that it has read has a token, which `claims` explains, and of a stream
+by interest the name of the consumer that keeps its messages.
 
 Each end also has the stream's last message at that time, by which `stream_identity` finds a stream
 that was replaced by another copy of itself.
@@ -67,13 +68,17 @@ class StreamOffset(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(self.next - 1, self.last.seq if self.last else 0)
 
 
-def to_json(offsets: Mapping[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
+def to_json(
+    offsets: Mapping[str, StreamOffset], token: str | None = None, consumer: str | None = None
+) -> dict[str, Any]:
     """Encode a query's offsets, by stream, as the document that Spark keeps in the checkpoint.
 
     Keys are sorted at every level, since Spark compares offsets as text. `token`: of a query that
-    removes what it has read (see `claims`).
+    removes what it has read (see `claims`); `consumer`: its `interestConsumer`.
     """
-    document = {"streams": offsets, "version": _VERSION} | ({"query": token} if token else {})
+    optional = {"query": token, "consumer": consumer}
+    document = {"streams": offsets, "version": _VERSION}
+    document |= {key: value for key, value in optional.items() if value}
     encoded: dict[str, Any] = msgspec.to_builtins(document, order="sorted")
     return encoded
 
@@ -84,6 +89,11 @@ def query_token(document: Mapping[str, Any]) -> str | None:
     None for a query that removes nothing from the streams, so that it needs no claims.
     """
     return document.get("query")
+
+
+def query_consumer(document: Mapping[str, Any]) -> str | None:
+    """The consumer that keeps the query's messages, by an offset of the checkpoint; None: none."""
+    return document.get("consumer")
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:

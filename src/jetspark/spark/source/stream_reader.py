@@ -31,7 +31,13 @@ from jetspark.ranges.losses import Loss, raise_or_report, report_loss
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.source import interest_consumer, planning
 from jetspark.spark.source.claims import QueryClaims
-from jetspark.spark.source.offsets import StreamOffset, from_json, query_token, to_json
+from jetspark.spark.source.offsets import (
+    StreamOffset,
+    from_json,
+    query_consumer,
+    query_token,
+    to_json,
+)
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.partitions import (
     RangePartition,
@@ -203,7 +209,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         elif ends == offsets:
             return start
         self._last_batch_time = time.monotonic()
-        return to_json(ends | self._find_witnesses(ends, offsets, facts), token)
+        ends |= self._find_witnesses(ends, offsets, facts)
+        return to_json(ends, token, options.interest_consumer)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -435,7 +442,8 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
     def _parse_offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
         """Decode Spark's offset to the offsets by stream.
 
-        Raises ConfigError if it is of other streams than the options name.
+        Raises ConfigError if it is of other streams than the options name, or if another consumer
+        keeps the query's messages.
         """
         offsets = from_json(document)
         streams = set(self._options.streams)
@@ -444,5 +452,12 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                 f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
                 f"{', '.join(sorted(streams))}: use another checkpoint (the option "
                 "checkpointLocation; in the file of a pipeline, the key checkpoint)."
+            )
+        consumer, name = query_consumer(document), self._options.interest_consumer
+        if None not in (consumer, name) and consumer != name:
+            raise errors.ConfigError(
+                f"The consumer {consumer!r} keeps the messages that this query has not read, and "
+                f"{name!r} has kept none for it: set {errors.named('interest_consumer')} to "
+                f"{consumer!r} again, or begin a new query with a new checkpoint."
             )
         return offsets
