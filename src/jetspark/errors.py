@@ -123,7 +123,7 @@ def safe_repr(value: object, max_chars: int = 80) -> str:
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 
-_MENTION = re.compile("\x02(\\w*)\x03")
+_MENTION = re.compile("\x02(\\w*)(?:=(true|false))?\x03")
 
 
 def named(option: str) -> str:
@@ -133,6 +133,20 @@ def named(option: str) -> str:
     so that each surface shows the option under its own name (`JetsparkError.sentence`).
     """
     return f"\x02{option}\x03"
+
+
+def switching(option: str, on: bool) -> str:
+    """Advice to switch an option on or off: `f"{switching('adopt', True)} to add the rows"`.
+
+    Each surface has its own words for it, such as "set adopt to true" or "give --adopt", with a
+    capital where a sentence begins.
+    """
+    return f"\x02{option}={str(on).lower()}\x03"
+
+
+def _describe_switch(name: str, on: bool) -> str:
+    """The words of `switching` where an option has a value: in Python, Spark and files."""
+    return f"set {name} to {str(on).lower()}"
 
 
 class JetsparkError(Exception):
@@ -149,9 +163,31 @@ class JetsparkError(Exception):
         self.message = message
         super().__init__(*([self.sentence(), *more] if message or more else ()))
 
-    def sentence(self, name_of: Callable[[str], str] = str) -> str:
-        """The message with the names that `name_of` makes of the options' names in Python."""
-        return _MENTION.sub(lambda mention: name_of(mention[1]), self.message)
+    def sentence(
+        self,
+        name_of: Callable[[str], str] = str,
+        describe_switch: Callable[[str, bool], str] | None = None,
+    ) -> str:
+        """The message with the options' names of one surface.
+
+        `name_of`: makes them of the names in Python; `describe_switch`: how a switch is given there
+        (`switching`), from its name in Python; None: by its value, true or false.
+        """
+
+        def write(mention: re.Match[str]) -> str:
+            """What stands in the sentence for a mention of an option."""
+            option, value = mention.groups()
+            if value is None:
+                return name_of(option)
+            on = value == "true"
+            if describe_switch is None:
+                advice = _describe_switch(name_of(option), on)
+            else:
+                advice = describe_switch(option, on)
+            begins_sentence = mention.string[: mention.start()].rstrip()[-1:] in ("", ".")
+            return advice[0].upper() + advice[1:] if begins_sentence else advice
+
+        return _MENTION.sub(write, self.message)
 
     def replace_message(self, message: str) -> None:
         """Set the message, which may mention options as `named` marks them."""

@@ -74,7 +74,6 @@ _STARTS: tuple[dict[str, str], ...] = (
     {"startingOffsets": "latest"},
     {"startingOffsets": "9"},
     {"startingTimestamp": "2020-01-01T00:00:00Z"},
-    {"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"},
 )
 _OTHER_BASES = {"soleReader": ("false",), "interestConsumer": ("another", "spark0", "spark1")}
 _TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")

@@ -77,7 +77,7 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
     wider = ("--json-schema", "carrier STRING, delay DOUBLE")
     code, _, err = ingest(*wider)
     assert code == 1
-    assert err.startswith(f"{table} has no column delay: set --merge-schema to true to add it")
+    assert err.startswith(f"{table} has no column delay: give --merge-schema to add it")
     code, out, err = ingest(*wider, "--merge-schema")
     assert (code, out) == (0, f"1 row written to {table}.\n"), err
     columns = "seq, subject, carrier, delay, token, _corrupt_record"
@@ -90,7 +90,7 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
     code, out, err = ingest(*wider, "--on-bad-record", "stop")
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith(f"Message 4 of {name} on the subject {name}.b does not become a row: ")
-    assert err.endswith(" in _corrupt_record, a column which 'mergeSchema' adds.\n")
+    assert err.endswith(" in _corrupt_record, a column which --merge-schema adds.\n")
 
 
 @pytest.mark.full

@@ -127,8 +127,9 @@ def test_a_server_that_goes_away_and_comes_back_is_a_line_each_and_one_that_stay
     assert back[0] == "info"
     assert re.fullmatch(rf"{server.url} answers again, after \d+ s\.", back[1])
     assert end[1].startswith(
-        f"No server at {server.url}: Connection refused. Tried for 4 s. The options readTimeout "
-        "and publishTimeout say how long to try; run the same again, which goes on where it was.\n"
+        f"No server at {server.url}: Connection refused. Tried for 4 s. The options "
+        "--read-timeout and --publish-timeout say how long to try; run the same again, which goes "
+        "on where it was.\n"
     )
 
 

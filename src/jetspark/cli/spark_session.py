@@ -95,9 +95,11 @@ def _explaining_failures(log: Path) -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionError) as error:  # the JVM has ended
-        raise PipelineError(f"Spark ended: {read_end_reason(log) or explain(error)}") from error
+        raise PipelineError(
+            f"Spark ended: {read_end_reason(log) or explain(error).message}"
+        ) from error
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(str(explain(error))) from error
+        raise PipelineError(explain(error).message) from error
 
 
 @contextmanager

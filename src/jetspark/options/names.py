@@ -38,3 +38,8 @@ def flag_name(option: str) -> str:
 def on_command_line(option: str) -> str:
     """An option as the command line mentions it: `--on-bad-record`, or an argument (`STREAM`)."""
     return _ARGUMENTS.get(option) or f"--{flag_name(option)}"
+
+
+def switch_on_command_line(option: str, on: bool) -> str:
+    """How to switch an option on or off on the command line: `give --merge-schema`."""
+    return f"give --{'' if on else 'no-'}{flag_name(option)}"

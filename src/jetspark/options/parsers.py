@@ -61,20 +61,25 @@ def parse_text(name: str, text: str) -> str:
 
 def parse_positive_int(name: str, text: str) -> int:
     """Parse an option as a whole number of at least 1, which fits into a long of Spark."""
-    try:
-        number = int(text.strip())
-    except ValueError:
-        number = 0
-    if number > _MAX_LONG:
-        raise ConfigError(f"must be {_MAX_LONG} at most", option=name, value=text)
-    if number < 1:
-        raise ConfigError("must be a whole number of at least 1", option=name, value=text)
-    return number
+    return _parse_int(name, text, at_least=1)
 
 
 def parse_non_negative_int(name: str, text: str) -> int:
     """Parse an option as a whole number of at least 0."""
-    return 0 if text.strip() == "0" else parse_positive_int(name, text)
+    return _parse_int(name, text, at_least=0)
+
+
+def _parse_int(name: str, text: str, *, at_least: int) -> int:
+    """Parse an option as a whole number from `at_least` to what fits into a long of Spark."""
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = at_least - 1
+    if number > _MAX_LONG:
+        raise ConfigError(f"must be {_MAX_LONG} at most", option=name, value=text)
+    if number < at_least:
+        raise ConfigError(f"must be a whole number of at least {at_least}", option=name, value=text)
+    return number
 
 
 def parse_seconds(name: str, text: str) -> float:

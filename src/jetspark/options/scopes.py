@@ -307,7 +307,8 @@ class SourceScope:
     )
     starting_offsets_by_timestamp: str | None = option("Times by stream, as JSON.")
     starting_offsets_by_timestamp_strategy: str = option(
-        "Where to begin if all messages are older than the time: error, or latest.",
+        "Where to begin if all messages are older than the time: error, or latest; a streaming "
+        "query always refuses a time in the future.",
         "error",
         parse=one_of("error", "latest"),
     )

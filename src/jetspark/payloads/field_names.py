@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.payloads.ddl import ambiguous
 from jetspark.reserved_names import check_names
 
@@ -63,7 +63,7 @@ class FieldNames:
         if (column := ambiguous(self.taken, columns)) is not None:
             raise ConfigError(
                 f"{where}: {self.field(column)} would be the column {column}, whose name another "
-                "column has, and Spark ignores case: give it another name (rename, --rename), or "
+                f"column has, and Spark ignores case: give it another name ({named('rename')}), or "
                 "leave it out."
             )
         return columns

@@ -32,7 +32,7 @@ from jetspark.backup.folder import (
 from jetspark.backup.message_blocks import Block, read_blocks
 from jetspark.backup.message_list import read_message_list
 from jetspark.backup.metadata import MAX_METADATA, METADATA, BackupMetadata, parse_metadata
-from jetspark.errors import BackupError, ConfigError, named
+from jetspark.errors import BackupError, ConfigError, switching
 from jetspark.links.stream_facts import StreamFacts, facts_of
 from jetspark.nearest import did_you_mean, did_you_mean_or_list
 from jetspark.ranges._backup_files import errors_name_folder, open_file
@@ -148,7 +148,7 @@ class Backup:
 
         The error advises to leave these messages out; `without_fail`: what that does, in words.
         """
-        advice = f"Set {named('fail_on_data_loss')} to false to {without_fail}."
+        advice = f"{switching('fail_on_data_loss', False)} to {without_fail}."
         loss = Loss(self.stream, message)
         raise_or_report(logger, loss, first, last, fail=fail, advice=advice)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -56,11 +57,23 @@ def resolve_position(
         return sequence
     if none_is_latest:
         return "latest"
+    check_not_future(position, stream)
     raise ConfigError(
         f"Stream {stream!r} has no message at or after {format_isotime(position.ns)}; set "
         f"{named('starting_offsets_by_timestamp_strategy')} to latest to begin after its last "
         "message."
     )
+
+
+def check_not_future(position: AtTime, stream: str) -> None:
+    """Raise ConfigError for a start in the future: messages of before that time would be read,
+    since a read begins behind the stream's last message."""
+    if position.ns > time.time_ns():
+        raise ConfigError(
+            f"Stream {stream!r} has no message at or after {format_isotime(position.ns)}, a time "
+            "in the future, before which messages may still come: begin at latest, or at a time "
+            "that has passed."
+        )
 
 
 # -- the range -----------------------------------------------------------------------------------

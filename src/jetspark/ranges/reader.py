@@ -311,10 +311,8 @@ class _RangeReader:
             return self._on_stream_gone(api, error)
         if facts.created != self._range.created:
             if self._strict:
-                option = errors.named("fail_on_data_loss")
-                advice = (
-                    f"Set {option} to false to continue without unread messages of the old one."
-                )
+                without = errors.switching("fail_on_data_loss", False)
+                advice = f"{without} to continue without unread messages of the old one."
                 raise facts.recreated_error(self._range.created, advice)
             advice = "The unread messages of the old one are left out."
             report = facts.recreated_error(self._range.created, advice)
@@ -346,7 +344,7 @@ class _RangeReader:
                 error.code,
                 error.err_code,
                 error.description,
-                f"{error} Set {errors.named('fail_on_data_loss')} to false to continue without it.",
+                f"{error} {errors.switching('fail_on_data_loss', False)} to continue without it.",
             ) from None
         try:
             # Rows are left out for this, so it must not be the answer of an isolated leader.
@@ -411,8 +409,8 @@ class _RangeReader:
         message = planned.replaced_message(self._name, stored_ns)
         if self._strict:
             hint = (
-                ", after this read was planned: load the DataFrame again, or set "
-                f"{errors.named('fail_on_data_loss')} to false to read what is there."
+                ", after this read was planned: load the DataFrame again, or "
+                f"{errors.switching('fail_on_data_loss', False)} to read what is there."
             )
             raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
         self._report_left_out(f"{message}; what is there is read.", key="")
@@ -427,7 +425,7 @@ class _RangeReader:
         `message`: the whole sentence; `reason`: only what happened to the messages.
         """
         if self._strict:
-            hint = f" Set {errors.named('fail_on_data_loss')} to false to continue without them."
+            hint = f" {errors.switching('fail_on_data_loss', False)} to continue without them."
             raise errors.DataLossError(self._name, first, last, message + hint)
         loss = Loss(self._name, reason, self._range.created, first, last)
         report_loss(logger, f"{message} They are left out.", loss)

@@ -11,15 +11,25 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 from pyspark.errors import StreamingQueryException
 
 import jetspark.errors as errors
-from jetspark.errors import ConfigError, JetsparkError, PipelineError
-from jetspark.options.names import in_spark
+from jetspark.errors import ConfigError, JetsparkError, PipelineError, named, switching
+from jetspark.options.names import in_spark, spark_name
+from jetspark.options.scopes import (
+    ConnectionScope,
+    PayloadScope,
+    SourceScope,
+    StreamSinkScope,
+    TableOptions,
+    TableReadScope,
+    parsers_of,
+)
 from jetspark.retries import LASTING
 
 _JETSPARK = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
-_ERROR_CONDITIONS = re.compile(r"(?:\w+: )?\[[A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
+_ERROR_CONDITIONS = re.compile(r"(?:\w+: )?\[[A-Z][A-Z0-9_.]+\] *|,? *SQLSTATE: \w{5}")
+_SQLSTATE = re.compile(r",? *SQLSTATE: \w{5}")
 _CLASS = re.compile(r"^\s*(?:Caused by: )?(?:[\w.$]+(?:Exception|Error): )*")
 NO_WORKER = "Python worker failed to connect back"
 _MISSING_BATCH = re.compile(r"\b(batch \d+) doesn't exist")
@@ -29,7 +39,10 @@ _UNINFORMATIVE = ("Writing job ", "Job aborted", "Task failed while writing")
 """Beginnings of sentences of Spark whose reason is in the exception's cause."""
 _RUN_AGAIN = "run the same again, which goes on where it was."
 _TIMED_OUT = errors.ConnectionFailure, errors.RequestTimeoutError, errors.IncompleteRangeError
-_TIMEOUT_ADVICE = f"The options readTimeout and publishTimeout say how long to try; {_RUN_AGAIN}"
+_TIMEOUT_ADVICE = (
+    f"The options {named('read_timeout')} and {named('publish_timeout')} say how long to try; "
+    f"{_RUN_AGAIN}"
+)
 _LASTING_ADVICE = "Correct that, here or in the server's configuration, and run the same again."
 # Texts in Spark's chains of exceptions, and what to do.
 _ADVICE = {
@@ -50,6 +63,15 @@ _WORKER_ENDED = (
     "A Python process of Spark has ended while it was needed: it was killed, the memory may have "
     f"run out. See to that, and {_RUN_AGAIN}"
 )
+_SCOPES = (
+    *(ConnectionScope, PayloadScope, SourceScope),
+    *(StreamSinkScope, TableOptions, TableReadScope),
+)
+_BY_SPARK_NAME = {spark_name(name): name for scope in _SCOPES for name in parsers_of(scope)}
+_SWITCH_IN_SPARK = re.compile(r"\b[Ss]et '(\w+)' to (true|false)\b")
+_OPTION_IN_SPARK = re.compile(r"\bOption '(\w+)'|'([a-z]+[A-Z]\w*)'")
+"""A mention of an option in an error of a Spark process. A name of one small word, such as 'keys',
+could as well be a value."""
 
 
 def explain(error: BaseException) -> JetsparkError:
@@ -123,8 +145,9 @@ def _find_sentence(error: BaseException) -> str:
         )
     texts = _texts_of(error)
     if reported := _find_jetspark_error(texts):
-        sentence = reported.sentence
-    elif python := _PYTHON.findall(text):
+        # Brackets in it are its own, as of subject[9], and no condition of Spark's.
+        return _mark_options(_SQLSTATE.sub("", reported.sentence).strip())
+    if python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
     elif java := _JAVA.search(text):
         sentence = f"{java[1]}: {java[2]}"
@@ -139,6 +162,23 @@ def _find_sentence(error: BaseException) -> str:
     sentence = _ERROR_CONDITIONS.sub("", sentence).strip()
     # A bare "connection reset" and the like mean that a Python process was killed.
     return _WORKER_ENDED if _WORKER_LOST.fullmatch(sentence) else sentence
+
+
+def _mark_options(sentence: str) -> str:
+    """Replace the options' names in Spark by mentions (`named`), so that each surface shows its
+    own. `sentence`: that of a JetsparkError of another process, which shows those of Spark."""
+
+    def mark(mention: re.Match[str]) -> str:
+        """The mention of an option in place of its name in Spark; other texts stay."""
+        option = _BY_SPARK_NAME.get(mention[1] or mention[2])
+        return mention[0] if option is None else named(option)
+
+    def mark_switch(mention: re.Match[str]) -> str:
+        """The mention of a switch in place of its name in Spark; other texts stay."""
+        option = _BY_SPARK_NAME.get(mention[1])
+        return mention[0] if option is None else switching(option, mention[2] == "true")
+
+    return _OPTION_IN_SPARK.sub(mark, _SWITCH_IN_SPARK.sub(mark_switch, sentence))
 
 
 def blamed_setting(

@@ -20,11 +20,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from jetspark.errors import CommitConflict, TableError, named
+from jetspark.errors import CommitConflict, TableError, switching
 from jetspark.tables.new_files import NewFile
 from jetspark.tables.table import Table, TableName, TxnVersions
 
-ADOPT_HINT = f"set {named('adopt')} to true for one run"
+ADOPT_HINT = f"{switching('adopt', True)} for one run"
 CONFLICT_TIMEOUT_SECONDS = 120.0
 """Time for which a commit is tried again while other writers are faster."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.02, 0.1

@@ -109,6 +109,12 @@ class RowExpression:
             return map_distinct_values(column, self._subject_token)
         return column
 
+    def describe_missing(self) -> str:
+        """Say, as the beginning of a sentence, that a row has no value of this expression."""
+        if self.token is not None:
+            return f"The row's subject has no token {self.token} (counted from 0)"
+        return f"The row has no {self.text if self.header is None else f'header {self.header}'}"
+
     def of_payload(self, payload: bytes | bytearray | None) -> str | None:
         """The rest of one payload (the fields that the schema lacks) as JSON, or the types of the
         columns that it needs, also as JSON; None without a rest."""

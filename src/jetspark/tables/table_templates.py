@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,8 @@ class TableTemplate:
     @classmethod
     def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> TableTemplate | None:
         """Parse a template such as `lake/{region}`; None if it has no values in braces, and is just
-        a table's name. Raises ConfigError if different values could make the same name."""
+        a table's name. Raises ConfigError if different values could make the same name, and for a
+        `..` behind a value, which a file system would resolve without looking at the value."""
         parts = _VALUE.split(template)  # texts and values take turns
         if any(brace in text for text in parts[::2] for brace in "{}"):
             raise ConfigError(
@@ -64,6 +66,12 @@ class TableTemplate:
             )
         if len(parts) == 1:
             return None
+        behind_first_value = template[len(parts[0]) :]
+        if ".." in map(unquote, behind_first_value.split("/")):
+            raise ConfigError(
+                f"{option}: in {template} a .. leads out of the folder that a value names, so the "
+                "value would name nothing: write the template without it."
+            )
         values = tuple(RowExpression.parse(option, value) for value in parts[1::2])
         ambiguous = _AMBIGUOUS_IN_CATALOG if in_catalog else _AMBIGUOUS_IN_FOLDER
         if any(map(ambiguous.fullmatch, parts[2:-1:2])):  # the texts between two values
@@ -125,7 +133,7 @@ class TableTemplate:
         empty. `row`: a batch of this row only."""
         for value in self.values:
             if not value.of(row).cast(pa.string())[0].as_py():
-                return value.column, f"The row has no {value.text}, which names its table."
+                return value.column, f"{value.describe_missing()}, which names its table."
         return None, "No table was found for the row."
 
     def split_by_table(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:

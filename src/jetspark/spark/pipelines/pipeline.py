@@ -420,8 +420,13 @@ def _located(pipeline: PipelineFile, section: str, *names: str) -> Iterator[None
             sink = pipeline.sinks[names[0]] if section == "sinks" else None
             key_path += _blamed_path(sink, explained)
         subject = " ".join([section.removesuffix("s"), *names[:1]])
-        sentence = f"{subject}: {explained.sentence()}"
+        sentence = f"{subject}: {explained.sentence(describe_switch=_describe_switch)}"
         raise PipelineError(pipeline.key_lines.located(key_path, sentence)) from error
+
+
+def _describe_switch(option: str, on: bool) -> str:
+    """How to switch an option on or off in a pipeline file; `adopt` is a flag of its command."""
+    return "give --adopt" if option == "adopt" else f"set {option} to {str(on).lower()}"
 
 
 def _blamed_path(sink: PipelineSink | None, error: JetsparkError) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import FILES, PREFIX, lakehouse_format
 from jetspark.stream_writes.exactly_once import ExactlyOnceWriter
 from jetspark.tables.arguments import parse_catalog_name
-from jetspark.tables.formats import Format, format_of
+from jetspark.tables.formats import Format, check_library, format_of
 from jetspark.validation import path_of
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class Replay:
             path_of("table", folder)
         own = lakehouse_format(self._format)
         if own is not None:
+            check_library(own)
             parse_lakehouse_options(own, self._reader_options).for_reading()
         is_one_path = "://" not in self.table and not _WILDCARDS & set(self.table)
         path = Path(self.table.removeprefix("file:"))

@@ -136,7 +136,7 @@ class _Attempt:
         if set(self._records.schema.names) != set(quarantine.SCHEMA.names):
             raise ConfigError(
                 f"{records.name} has the columns {', '.join(self._records.schema.names)}: it is "
-                "no table of records that --quarantine has written."
+                f"no table of records that {named('quarantine')} has written."
             )
         if options.keys and options.sequence_by is None:
             raise ConfigError(

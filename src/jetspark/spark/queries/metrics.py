@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from prometheus_client.core import Metric as Family
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -40,6 +39,7 @@ from jetspark.spark.table_sink.ledger import TableLedger, Totals
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
     from pyspark.sql.streaming.query import StreamingQuery
 
 logger = logging.getLogger("jetspark.metrics")

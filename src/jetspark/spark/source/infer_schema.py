@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from jetspark.errors import ConfigError, named
+from jetspark.payloads.field_names import FieldNames
 from jetspark.payloads.json_shape import Shape
 from jetspark.ranges.sample import read_sample
 from jetspark.ranges.sequence_range import SequenceRange
@@ -26,6 +27,7 @@ from jetspark.spark.source.source_streams import fetch_source_facts
 from jetspark.tables.table_templates import TableTemplate
 
 _COLUMNS = (*METADATA_COLUMNS, "data")
+_NAMES = FieldNames()
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def infer_schemas(
     if options.bucket is not None:
         raise ConfigError(f"is for streams: leave {named('bucket')} out.", option="infer")
     template = None if to is None else TableTemplate.parse(named("path"), to)
+    if template is not None:
+        _check_template(template)
     shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
     for batch in _read_sample(options, messages):
         if template is None:
@@ -69,22 +73,34 @@ def infer_schemas(
     return inferred
 
 
+def _check_template(template: TableTemplate) -> None:
+    """Raise ConfigError for a template with the column `data`, which rows with a schema lack."""
+    for value in template.values:
+        if value.column == "data":
+            raise ConfigError(
+                f"{named('path')}: {{{value.text}}} names the payload, and with a schema its "
+                "fields are the columns: write one of these, such as "
+                f"{{{_NAMES.column('data')}}} for a field that is called data."
+            )
+
+
 def _add_by_table(
     template: TableTemplate, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]
 ) -> None:
     """Add each payload of a batch to the shape, the fields seen so far, of the table it goes to.
 
-    A template may name fields of the payload, so these become columns first.
+    A template may name columns of the payload's fields, so these are added first.
     """
     columns = dict.fromkeys(value.column for value in template.values)
-    if fields := [name for name in columns if name not in METADATA_COLUMNS]:
+    if of_fields := [name for name in columns if name not in METADATA_COLUMNS]:
         objects = list(map(_parse_object, batch.column("data").to_pylist()))
-        for name in fields:
-            values = [document.get(name) for document in objects]
+        for column in of_fields:
+            field = _NAMES.field(column)
+            values = [document.get(field) for document in objects]
             texts = [
                 value if isinstance(value, str | None) else json.dumps(value) for value in values
             ]
-            batch = batch.append_column(name, pa.array(texts, pa.string()))
+            batch = batch.append_column(column, pa.array(texts, pa.string()))
     for table, rows in template.split_by_table(batch):
         for payload in rows.column("data").to_pylist():
             shapes[table].add(payload)

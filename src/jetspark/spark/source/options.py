@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, named
+from jetspark.errors import ConfigError, named, switching
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import check_column
 from jetspark.options.parsers import Parsers
@@ -169,7 +169,7 @@ class SourceOptions(SourceScope):
             )
         if self.reads_current_values and (self.starting or self.ending.option):
             raise ConfigError(
-                f"A bucket's snapshot has neither start nor end; set {named('history')} to true to "
+                f"A bucket's snapshot has neither start nor end; {switching('history', True)} to "
                 "read a range of revisions."
             )
         if "latest" in self.batch_start.all():

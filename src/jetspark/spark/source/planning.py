@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from jetspark.err_codes import STREAM_NOT_FOUND
-from jetspark.errors import DataLossError, StreamNotFoundError, named
+from jetspark.errors import DataLossError, StreamNotFoundError, named, switching
 from jetspark.links.stream_facts import StreamFacts
 from jetspark.ranges.fixed_range import Position, check_exists, head, tail
 from jetspark.ranges.losses import Loss
@@ -70,17 +70,17 @@ def plan_backlog(
     if offset.missing:  # the stream is there again
         offset = replace(offset, missing=False)
     if fail_on_data_loss:
-        option = named("fail_on_data_loss")
+        without = switching("fail_on_data_loss", False)
         check_not_recreated(
             facts,
             offset,
-            f"Set {option} to false to read it from its first message, without what was not read "
+            f"{without} to read it from its first message, without what was not read "
             "of the old one; what both hold comes again.",
         )
         # Shorter than what was read, or only than the last message that was seen.
         falls_short = tail(facts) < offset.next
         does = "wait until the stream has caught up" if falls_short else "go on without"
-        check_not_shorter(facts, offset, f"Set {option} to false to {does}.")
+        check_not_shorter(facts, offset, f"{without} to {does}.")
     if facts.created != offset.created:  # recreated: read from its beginning
         offset = initial_offset(facts, "earliest")
     begin = offset.next
@@ -98,7 +98,7 @@ def plan_backlog(
                 head(facts) - 1,
                 f"Stream {facts.name!r} begins at sequence {head(facts)} now: sequences {begin} "
                 f"to {head(facts) - 1} were removed {facts.removed_by}. "
-                f"Set {named('fail_on_data_loss')} to false to continue without them.",
+                f"{switching('fail_on_data_loss', False)} to continue without them.",
             )
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
@@ -222,7 +222,7 @@ def plan_next_offsets(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f"{_missing_message(name)}. Set {named('fail_on_data_loss')} to false for one run "
+                f"{_missing_message(name)}. {switching('fail_on_data_loss', False)} for one run "
                 "to continue without it.",
             )
         else:

@@ -71,9 +71,13 @@ def resolve_start(
     """Find the offsets at which a new streaming query begins, as the options say.
 
     `facts`: from leaders that are proven to lead. Raises the errors of
-    `resolve_ends`, and ConfigError for an end before the start.
+    `resolve_ends`, and ConfigError for an end before the start, and for a start in the future.
     """
     start = resolve_positions(options, options.streaming_start, facts, end=False)
+    for name, position in start.items():
+        asked = options.streaming_start.of(name)
+        if position == "latest" and isinstance(asked, AtTime):
+            fixed_range.check_not_future(asked, name)
     offsets = {name: planning.initial_offset(stream, start[name]) for name, stream in facts.items()}
     if options.ending.option:
         names = named(options.streaming_start.option), named(options.ending.option)

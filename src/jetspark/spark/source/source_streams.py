@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError, named
+from jetspark.errors import (
+    ConfigError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+    named,
+    switching,
+)
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.links.leaders import Leaders, confirmed_facts
 from jetspark.links.many_streams import fetch_stream_facts
@@ -193,7 +199,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
         raise ConfigError(
             f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
-            f"reader, set {named('sole_reader')} to true: what its checkpoint has is removed."
+            f"reader, {switching('sole_reader', True)}: what its checkpoint has is removed."
         )
     if not options.removes_read_messages:
         return

@@ -365,7 +365,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if server_id is not None and server_id == self._checked_server_id:
             return
         options = self._options
-        advice = f"Set {errors.named('fail_on_data_loss')} to false to go on without them."
+        advice = f"{errors.switching('fail_on_data_loss', False)} to go on without them."
         if options.removes_read_messages:
             advice = _START_OVER_ADVICE
         fail = options.fail_on_data_loss or options.removes_read_messages

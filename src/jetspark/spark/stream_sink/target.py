@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.errors import ConfigError, UnsupportedByServerError, named
+from jetspark.errors import ConfigError, UnsupportedByServerError, switching
 from jetspark.links.leaders import Leaders, linearizable_read
 from jetspark.links.stream_api import StreamAPI
 from jetspark.spark.checkpoints import read_checkpoint
@@ -232,7 +232,7 @@ def _plan_changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any
     if changes and not options.prepare_stream:
         raise ConfigError(
             f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
-            f"{_list_changes(changes, markers)}. Set {named('prepare_stream')} to true to have it "
+            f"{_list_changes(changes, markers)}. {switching('prepare_stream', True)} to have it "
             "changed, or change it yourself."
         )
     if changes and not config.get("allow_msg_ttl"):

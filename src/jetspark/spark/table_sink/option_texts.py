@@ -290,6 +290,8 @@ def table_name(
             raise ConfigError(
                 f"Give {named('path')}, or {named('catalog')} and {named('table')}, not both."
             )
+        # A template is checked as it was written: an absolute path has no `..` any more.
+        TableTemplate.parse(named("path"), path)
         return TableName(path=table_path(path), properties=dict(properties))
     if format_ is Format.ICEBERG and catalog and table:
         if "." not in table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named, switching
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
 from jetspark.spark.local_folders import (
     canonical_path,
@@ -154,8 +154,8 @@ def _check_batches(
     if options.adopt:
         if table is None and committed < 0 and not of_list:
             raise ConfigError(
-                f"{name} has no table to adopt: name that of one, or leave out --adopt "
-                "(adopt=True) to begin one there."
+                f"{name} has no table to adopt: name that of one, or leave out {named('adopt')} "
+                "to begin one there."
             )
         # A checkpoint that is older than the table gives the numbers of batches that the table has
         # to new messages, whose rows would be left out. To adopt the table would not help.
@@ -165,22 +165,40 @@ def _check_batches(
         if required >= 0:
             raise ConfigError(
                 f"{checkpoint} counts {_count_batches(required)} as read that {name} does not "
-                "have: it is the checkpoint of another table, or this table was removed. Take "
-                "another checkpoint (or remove this one) to read the stream from its start."
+                f"have: {_explain_foreign_checkpoint(options, checkpoint)}"
             )
         if table is not None and not table.is_new:
             _check_may_add_rows(options, table, state.query)
     elif required > last:
         raise ConfigError(
             f"{checkpoint} counts {_count_batches(required)} as read, but {name} has only "
-            f"{_count_batches(last)}: restore the whole table, or {start_again}; or give --adopt "
-            "(adopt=True) for one run to go on without what is lost."
+            f"{_count_batches(last)}: restore the whole table, or {start_again}; or "
+            f"{switching('adopt', True)} for one run to go on without what is lost."
         )
     elif last > committed + 1 or planned < last:
         raise ConfigError(
             f"{checkpoint} is older than {name}, which has {_count_batches(last)}: name the "
             f"checkpoint that wrote the last of them, or {start_again}."
         )
+
+
+def _explain_foreign_checkpoint(options: LakehouseOptions, checkpoint: str) -> str:
+    """Why a checkpoint counts batches that its table does not have, and what to do about it.
+
+    Only a checkpoint in the table's own folder is certainly no other table's progress, which its
+    removal would lose.
+    """
+    folder = options.name.path
+    if folder is not None and canonical_path(checkpoint).startswith(f"{canonical_path(folder)}/"):
+        return (
+            "the table was removed, or is another one. Restore it, or remove the checkpoint to "
+            "read the stream from its start."
+        )
+    return (
+        "it is the checkpoint of another table, or this table was removed. Name another folder "
+        "for the checkpoint to read the stream from its start, and keep this one, which may be "
+        "the progress of another table."
+    )
 
 
 def _check_may_add_rows(options: LakehouseOptions, table: Table, query: str | None) -> None:
@@ -196,8 +214,8 @@ def _check_may_add_rows(options: LakehouseOptions, table: Table, query: str | No
     if local_path(options.name.path) is not None:
         raise ConfigError(
             f"The {options.format.capitalize()} table {options.name} has rows that this query did "
-            f"not write: {_elsewhere(options)}, or let the rows be added to those that are there "
-            "(--adopt, adopt=True)."
+            f"not write: {_elsewhere(options)}, or {switching('adopt', True)} to add the rows to "
+            "those that are there."
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from jetspark.errors import CommitConflict, ConfigError, TableError, named
+from jetspark.errors import CommitConflict, ConfigError, TableError, named, switching
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.reserved_names import UNFRAMED_PAYLOAD
 from jetspark.spark.checkpoints import CheckpointState, read_checkpoint
@@ -245,8 +245,8 @@ def _check_names_match(options: LakehouseOptions, table: Table, names: Sequence[
     if missing and not options.merge_schema:
         raise ConfigError(
             f"The rows have no column {', '.join(missing)}, as {options.name} has: add it "
-            "to them (--json, --column, or --evolve as before), or set the option "
-            f"{named('merge_schema')} to true to leave it null in them."
+            f"to them, {switching('evolve', True)} as before, or "
+            f"{switching('merge_schema', True)} to leave it null in them."
         )
 
 
@@ -324,7 +324,7 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
     if options.partition_by is not None and table.partition_by != partition_by:
         raise ConfigError(
             f"{options.name} is partitioned by {_join(table.partition_by)}, not by "
-            f"{_join(partition_by)}: leave partitionBy (--partition-by) out, or write to another "
+            f"{_join(partition_by)}: leave {named('partition_by')} out, or write to another "
             "table."
         )
 
@@ -334,8 +334,8 @@ def _check_may_add(options: LakehouseOptions, names: Sequence[str]) -> None:
     allows to add them. `names`: these columns."""
     if names and not options.merge_schema:
         raise ConfigError(
-            f"{options.name} has no column {', '.join(names)}: set {named('merge_schema')} to "
-            "true to add it (it is null in existing rows), or leave it out of the rows."
+            f"{options.name} has no column {', '.join(names)}: {switching('merge_schema', True)} "
+            "to add it (it is null in existing rows), or leave it out of the rows."
         )
 
 

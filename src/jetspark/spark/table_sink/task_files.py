@@ -192,7 +192,7 @@ class TaskFiles:
             reason = reason_of(rows.slice(0, 1))[1].removesuffix(".")
             raise ConfigError(
                 f"{reason}: name a table for these rows in {named('default_table')}, or, with a "
-                "schema of payloads, a quarantine (--quarantine)."
+                f"schema of payloads, a quarantine ({named('quarantine')})."
             )
 
     def _write_fitting(
@@ -340,7 +340,7 @@ class _OpenedTables:
         elif not _may_take_rows(table, options):
             return (
                 f"{name} has rows that this query did not write, and the values of a row do "
-                f"not make it the query's ({named('adopt')}, --adopt)."
+                f"not make it the query's ({named('adopt')})."
             )
         self._created += is_new
         if table is not None:
