@@ -461,8 +461,8 @@ class SlowConsumerError(JetsparkError):
 
     def __init__(self, subject: str, dropped: int) -> None:
         super().__init__(
-            f"Slow consumer on {subject!r}: {dropped} messages dropped so far; "
-            "read faster or raise the subscription's pending limits."
+            f"Slow consumer on {subject!r}: {dropped} message{'' if dropped == 1 else 's'} dropped "
+            "so far; read faster or raise the subscription's pending limits."
         )
         self.subject = subject
         self.dropped = dropped

@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from tests.support.streams import Admin
 
 import jetspark
-from jetspark.cli.app import EXTRAS
+from jetspark.cli.app import EXTRAS, make_app
 from jetspark.errors import ConfigError, switching
 from jetspark.options.names import on_command_line, switch_on_command_line
 from jetspark.spark.failures import explain
@@ -182,3 +182,93 @@ def test_a_number_that_is_too_small_is_told_the_least_one(
 ) -> None:
     _, _, err = run("ingest", "S", "--to", "t/{subject[0]}", *flags, *NOWHERE, server="")
     assert sentence in err
+
+
+# -- what a mistake is told --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("ingest S --to t --follow --available-now", "--follow and --available-now exclude each"),
+        ("ingest S --to t --fail-on-data-loss --no-fail-on-data-loss", "exclude each other: give"),
+        ("ingest S --to t --available-now --available-now", "--available-now specified multiple"),
+        ("ingest S --to t --max-trigger-delay 15x", "must be a time such as 15m or 90s"),
+        ("table vacuum t --keep -1d", "--keep must be hours, days or weeks, such as 12h, 7d or 2w"),
+        ("table compact t --target-size -1m", "--target-size must be a size of at least 64k"),
+        ("stream verify file", "is not a backup of a stream: it is a file, and a backup is a"),
+        ("backup info file", "is not a backup of a stream: it is a file, and a backup is a folder"),
+        ("server --store file", "--store file is a file: name a folder."),
+        ("replay plain --to S", "There is no table in plain, neither Delta nor Iceberg nor"),
+        ("replay plain --to S --format delta", "There is no Delta table at plain."),
+        ("ingest S --to t --decode avro", "their schema: give --schema, --schema-file, or --sch"),
+        ("ingest S --to t --decode xml", "--decode must be avro, protobuf, json, cloudevents, "),
+        (
+            "ingest S --to t --partition-by bucket(-1,seq)",
+            "its number must be 1 or more, a whole one",
+        ),
+        (
+            "ingest S --to t --partition-by bucket(1.5,seq)",
+            "its number must be 1 or more, a whole one",
+        ),
+        (
+            'ingest S --to t --json-schema {"type":"object"',
+            "a JSON Schema goes into --schema, with",
+        ),
+        (
+            'ingest S --to t --decode json --schema {"type":',
+            "The schema of the data cannot be used",
+        ),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_do(
+    command: str, sentence: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "plain").mkdir()
+    arguments = command.split()
+    needs_server = arguments[0] in ("ingest", "replay")
+    code, _, err = run(*arguments, *(NOWHERE if needs_server else []), server="")
+    assert code != 0
+    assert sentence in err
+
+
+def test_names_on_the_server_are_told_with_what_to_do(run: Run, admin: Admin) -> None:
+    _, _, err = run("stream", "info", "zzzzzzzz")
+    assert err.endswith("; `jetspark stream ls` shows the streams.\n")
+    name = admin.stream(9)
+    _, _, err = run("consumer", "info", name, "worker")
+    assert err.endswith(f"; `jetspark consumer ls {name}` shows the consumers.\n")
+    _, _, err = run("dead-letters", "create", name, "--stream", name)
+    assert err.endswith(f"give the dead letters a name of their own, such as {name}_DEAD.\n")
+    _, _, err = run("ingest", name, "--to", "no/table", "--start", "9", "--end", "3")
+    assert "give --end a later position than --start, or leave it out" in err
+
+
+@pytest.mark.parametrize(
+    ("sink", "sentence"),
+    [
+        ('format = "delta"\npath = "t"', 'write format = "jetspark-delta", or name the JAR'),
+        (
+            'format = "jetspark-delta"\npath = "t"\nkeys = "a"\nsequence_by = ["seq"]',
+            'sequence_by must be one text or number, not a list: write sequence_by = "seq".',
+        ),
+    ],
+)
+def test_a_pipeline_is_told_what_to_write(
+    run: Run, tmp_path: Path, sink: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    file = tmp_path / "p.toml"
+    file.write_text(f'checkpoint = "c"\n[sources.a]\nformat = "rate"\n[sinks.b]\n{sink}\n')
+    code, _, err = run("run", str(file), server="")
+    assert (code, err.count("\n")) == (1, 1)
+    assert sentence in err
+
+
+def test_a_delay_of_batches_may_have_a_unit() -> None:
+    bound = make_app("ingest").parse_args(
+        ["ingest", "S", "--to", "t", "--max-trigger-delay", "15m"], exit_on_error=False
+    )[1]
+    assert bound.arguments["source"].max_trigger_delay == 900.0

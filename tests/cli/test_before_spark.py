@@ -510,7 +510,7 @@ def test_a_table_that_does_not_fit_is_refused_before_spark_is_started(
         return run("ingest", name, "--to", str(table), *more)[2]
 
     said = ingest("--adopt", "--columns", "stream,subject")
-    assert said.startswith(f"The rows have no column id, as {table} has: add it to them (")
+    assert said.startswith(f"The rows have no column id, as {table} has: add it to them, give --ev")
     assert "--merge-schema" in said
     inside = f"{table}/chk is inside of the table, where chk would count as a part of"
     assert ingest("--checkpoint", str(table / "chk")).startswith(inside)

@@ -110,7 +110,7 @@ def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_add
 @pytest.mark.parametrize("planned", [3, 4])
 def test_an_older_table_that_was_put_back_is_adopted(run: Run, planned: int) -> None:
     run.write(table=1, planned=planned, committed=3)
-    with pytest.raises(ConfigError, match=r"has only 2 batches: .* or give --adopt"):
+    with pytest.raises(ConfigError, match=r"has only 2 batches: .* or set adopt to true"):
         run.ingest().check_preconditions()
     run.ingest(adopt=True).check_preconditions()
     run.write(table=4, planned=4, committed=3)
@@ -124,7 +124,7 @@ def test_adopting_leaves_out_no_row_and_makes_no_table(run: Run) -> None:
     with pytest.raises(ConfigError, match=r"chk is older than .*lake, which has 6 batches"):
         run.ingest(adopt=True).check_preconditions()
     shutil.rmtree(run.table)
-    with pytest.raises(ConfigError, match=r"lake does not have: .* Take another checkpoint"):
+    with pytest.raises(ConfigError, match=r"lake does not have: .* Name another folder for the "):
         run.ingest(adopt=True).check_preconditions()
 
 

@@ -227,7 +227,10 @@ OF_AVRO = {"decode": "avro", "schema": AVRO}
     [
         ({"schema": AVRO}, "schema goes with decode"),
         ({"decode": "xml", "schema": AVRO}, "decode must be avro, protobuf, json, cloudevents"),
-        ({"decode": "avro"}, "need their schema: give it, the file that has it, or its name in a"),
+        (
+            {"decode": "avro"},
+            "need their schema: give schema, schema_file, or schema_name with regis",
+        ),
         (OF_AVRO | {"schemaFile": "x"}, "not both"),
         ({"decode": "avro", "schemaFile": "/no/such"}, "The schema in /no/such cannot be read"),
         ({"decode": "avro", "schema": "{"}, "The Avro schema cannot be used: it is not JSON"),

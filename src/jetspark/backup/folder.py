@@ -104,7 +104,11 @@ def redact_folder(folder: str | os.PathLike[str]) -> str:
 def open_backup_file(folder: Path, name: str) -> BinaryIO:
     """A file of the folder. Raises ConfigError unless the folder is a backup, and OSError."""
     if not (folder / name).is_file():  # a FIFO would block
-        reason = f"there is no file {name} in it" if folder.is_dir() else "there is no such folder"
+        reason = "there is no such folder"
+        if folder.is_dir():
+            reason = f"there is no file {name} in it"
+        elif folder.exists():
+            reason = "it is a file, and a backup is a folder"
         raise ConfigError(f"{folder} is not a backup of a stream: {reason}.")
     return (folder / name).open("rb")
 

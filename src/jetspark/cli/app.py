@@ -50,7 +50,8 @@ def make_app(called: str = "") -> cyclopts.App:
     """
     app = cyclopts.App(
         name="jetspark",
-        help="Move events between NATS JetStream and Apache Spark.",
+        help="Move events between NATS JetStream and Apache Spark.\n\n"
+        "`-s URL` or `--context NAME`, for the server, may also stand before the command.",
         version=version_text,
         version_format="plaintext",
         default_parameter=cyclopts.Parameter(
@@ -115,7 +116,7 @@ def run(arguments: Sequence[str]) -> int:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
     except cyclopts.CycloptsError as error:
-        _print_usage_error(error)
+        _print_usage_error(error, arguments)
         return WRONG_USAGE
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
@@ -142,11 +143,26 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else SUCCEEDED
 
 
-def _print_usage_error(error: cyclopts.CycloptsError) -> None:
+def _opposites(flag: str) -> tuple[str, ...]:
+    """The flags, if they exist, that switch off what a flag switches on, or the other way round."""
+    pair = ("--follow", "--available-now")
+    if flag in pair:
+        return tuple(other for other in pair if other != flag)
+    name = flag.removeprefix("--")
+    return (f"--{name.removeprefix('no-')}" if name.startswith("no-") else f"--no-{name}",)
+
+
+def _print_usage_error(error: cyclopts.CycloptsError, arguments: Sequence[str]) -> None:
     """Print what is wrong with the command line, and which --help shows how it is used."""
     command = " ".join(["jetspark", *(error.command_chain or ())])
     sentence = str(error)
-    if isinstance(error, cyclopts.UnusedCliTokensError):
+    if isinstance(error, cyclopts.RepeatArgumentError):
+        # A flag and its opposite are one parameter, of which cyclopts names the second.
+        second = str(error.token.keyword)
+        first = next((flag for flag in _opposites(second) if flag in arguments), None)
+        if first is not None:
+            sentence = f"{first} and {second} exclude each other: give one of them."
+    elif isinstance(error, cyclopts.UnusedCliTokensError):
         unused = " ".join(error.unused_tokens or ())
         sentence = (
             f"{command} has no place for {unused}: is the name of an option missing before it?"

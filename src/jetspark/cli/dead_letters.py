@@ -94,6 +94,13 @@ def create(
         with suppress(errors.StreamNotFoundError):
             info = await js.stream(f"{name}{ADVISORIES}").info()
             before = watched_streams(info.config) or before  # None: not a stream of advisories
+        with suppress(errors.StreamNotFoundError):
+            info = await js.stream_info(name)
+            if info.config.subjects != [letters_subject(name)]:
+                raise errors.ConfigError(
+                    f'Stream "{name}" exists and has other messages: give the dead letters a name '
+                    f"of their own, such as {name}_DEAD."
+                )
         dead = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
         return before, dead
 

@@ -105,7 +105,8 @@ class RunFlags:
     infer_messages: int | None = None
     """Number of messages in the sample, from all parts of the stream; 10,000 by default."""
     lineage: Switch = False
-    """Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml."""
+    """Send OpenLineage events, to the target in OPENLINEAGE_URL, or as the file says that
+    OPENLINEAGE_CONFIG names."""
 
 
 _ALL_MESSAGES, NO_TARGET, _DEFAULT_RUN = RangeFlags(), TargetFlags(), RunFlags()
@@ -281,7 +282,9 @@ def _report(job: Ingest, stream: str, watch: Watch, removed: int) -> None:
         sentences.append(f"{format_count(quarantined, 'message')} quarantined in {quarantine}.")
     if left_out:
         sentences.append(describe_left_out(left_out))
-    facts = {"rows": rows, "removed": removed, "quarantined": quarantined, "left_out": left_out}
+    facts = {"rows": rows, "quarantined": quarantined, "left_out": left_out}
+    if job.source.bucket is not None:  # keys that expired; other deletions are among the rows
+        facts["removed"] = removed
     watch.report(*sentences, stream=stream, table=job.to, **facts)
 
 

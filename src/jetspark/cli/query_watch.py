@@ -172,7 +172,7 @@ class Watch:
             for name, query in queries.items():
                 verb = "read" if name in self._read else "written"
                 label = f"{name}: " if len(queries) > 1 else ""
-                self._queries[name] = WatchedQuery(query, self._began, verb=verb, label=label)
+                self._queries[name] = WatchedQuery(query, time.monotonic(), verb=verb, label=label)
                 self._export_metrics(name)
             try:
                 with logging_lost_links(self.connections):

@@ -53,7 +53,8 @@ def run(
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows even to a table that does not match the checkpoint, or was not written here.
-        lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
+        lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL, or as the file says
+            that OPENLINEAGE_CONFIG names.
     """
     with signals_held():
         from jetspark.spark.pipelines import pipeline as pipelines
@@ -73,6 +74,7 @@ def run(
             return f"--conf {setting}"
         return pipeline.key_lines.located(("spark", setting), f"[spark] {setting}")
 
+    pipelines.check_formats(pipeline, settings)
     servers = pipelines.check_servers(pipeline)
     pipelines.check_tables(pipeline)
     pipelines.check_writers(pipeline)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, field, fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 from urllib.parse import unquote
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 
 import jetspark.errors as errors
 from jetspark.cli.flags import parse_pairs
 from jetspark.cli.server_flags import ServerFlags
 from jetspark.connection.options import make_options
 from jetspark.options.names import on_command_line
+from jetspark.options.parsers import parse_duration
 from jetspark.options.scopes import (
     ConnectionScope,
     PayloadScope,
@@ -44,6 +45,14 @@ _REGISTRY = re.compile(
 )
 
 
+def _convert_duration(_kind: Any, tokens: Sequence[Token]) -> float:
+    """Convert the text of a flag such as 15m, or a number of seconds, to seconds."""
+    try:
+        return parse_duration("", tokens[-1].value)
+    except errors.ConfigError as error:
+        raise ValueError(error.problem) from None
+
+
 def make_flags(
     scope: type[S], group: Group, *, leave_out: Collection[str] = (), **groups: Group
 ) -> type[S]:
@@ -55,7 +64,9 @@ def make_flags(
     types = get_type_hints(scope)
     flags = []
     for option in fields(scope):  # type: ignore[arg-type]
+        is_duration = option.metadata["parse"] is parse_duration
         parameter = Parameter(
+            converter=_convert_duration if is_duration else None,
             parse=option.name not in leave_out,
             # Only a switch that is on by default gets a flag --no-…
             negative=None if option.default is True else (),

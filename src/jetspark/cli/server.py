@@ -11,7 +11,7 @@ from jetspark.cli import console
 from jetspark.cli.flags import Switch
 from jetspark.cli.listings import show_facts
 from jetspark.cli.signals import StopRequested, stop_on_signals
-from jetspark.errors import EmbeddedServerError
+from jetspark.errors import ConfigError, EmbeddedServerError
 from jetspark.server import NatsServer, server_version
 
 DEFAULT_PORT = 4222
@@ -41,6 +41,8 @@ def server(
     """
     if port is None and config is None:
         port = DEFAULT_PORT
+    if store is not None and store.exists() and not store.is_dir():
+        raise ConfigError(f"--store {store} is a file: name a folder.")
     nats = NatsServer(
         port, host=host, store_dir=store, config=config, name=name, jetstream=jetstream
     )

@@ -179,11 +179,12 @@ async def with_name_hints(
         failure, names = error, await _list_names(js.stream_names())
         # The error does not say which of the streams is missing.
         name = next((stream for stream in streams if stream not in names), streams[0])
-        described = f'Stream "{name}"'
+        described, listing = f'Stream "{name}"', "`jetspark stream ls` shows the streams"
     except errors.ConsumerNotFoundError as error:
         failure, names = error, await _list_names(js.stream(streams[0]).consumer_names())
         name, described = consumer, f'Consumer "{consumer}" of stream "{streams[0]}"'
-    sentence = describe_missing(described, nc, name, names)
+        listing = f"`jetspark consumer ls {streams[0]}` shows the consumers"
+    sentence = describe_missing(described, nc, name, names, listing=listing)
     # The same error with a better sentence.
     raise type(failure)(failure.code, failure.err_code, failure.description, sentence)
 
@@ -196,14 +197,17 @@ async def _list_names(names: Paged[str]) -> list[str]:
         return []
 
 
-def describe_missing(described: str, nc: CoreClient, name: str, names: Iterable[str]) -> str:
+def describe_missing(
+    described: str, nc: CoreClient, name: str, names: Iterable[str], *, listing: str = ""
+) -> str:
     """The sentence for a name that the server does not have, with the nearest of `names`.
 
-    `described`: what has the name, such as `Stream "ORDERS"`.
+    `described`: what has the name, such as `Stream "ORDERS"`; `listing`: what shows the names, for
+    a name that is near to none.
     """
     names = set(names)
     if name in names:  # it is listed, although asking for it has failed
         return f"{described} is on {nc.current_server}, but what it says cannot be read."
     near = nearest_name(name, names)
-    hint = f' (did you mean "{near}"?)' if near else ""
-    return f"{described} not found on {nc.current_server}{hint}."
+    hint = f' (did you mean "{near}"?).' if near else f"; {listing}." if listing else "."
+    return f"{described} not found on {nc.current_server}{hint}"

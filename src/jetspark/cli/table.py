@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -97,7 +97,7 @@ def compact(
     location: str,
     /,
     *,
-    target_size: str = "128m",
+    target_size: Annotated[str, Parameter(allow_leading_hyphen=True)] = "128m",
     options: TableFormatFlags = _FORMAT_OF_FOLDER,
     json: JsonOption = False,
 ) -> None:
@@ -125,7 +125,7 @@ def vacuum(
     location: str,
     /,
     *,
-    keep: str = "7d",
+    keep: Annotated[str, Parameter(allow_leading_hyphen=True)] = "7d",
     dry_run: Switch = False,
     options: TableFormatFlags = _FORMAT_OF_FOLDER,
     json: JsonOption = False,

@@ -25,10 +25,11 @@ class WatchedQuery:
     def __init__(
         self, query: StreamingQuery, began: float, *, verb: str = "written", label: str = ""
     ) -> None:
-        """Watch a Spark query, with totals since the command began.
+        """Watch a Spark query, with totals since it began.
 
-        `began`: when that was, by the monotonic clock. `verb`: what happens to the query's rows,
-        "read" or "written", for the line that shows them. `label`: the beginning of that line.
+        `began`: when that was, after Spark's start, by the monotonic clock. `verb`: what happens to
+        the query's rows, "read" or "written", for the line that shows them. `label`: the beginning
+        of that line.
         """
         from jetspark.spark.queries.progress import QueryProgress  # it loads PySpark
 

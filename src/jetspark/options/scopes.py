@@ -124,7 +124,8 @@ class ConnectionScope:
         parse=keep_text,
     )
     user: str | None = option(
-        "The user's name; for Spark it must not be in the URL, which Spark shows.", parse=keep_text
+        "The user's name. In a program for Spark the URL must not have it, since Spark shows URLs.",
+        parse=keep_text,
     )
     password: str | None = option("The user's password.", parse=keep_text)
     token: str | None = option("A token, in place of user and password.", parse=keep_text)
@@ -331,8 +332,8 @@ class SourceScope:
         f"{named('max_trigger_delay')}."
     )
     max_trigger_delay: float = option(
-        f"Seconds after the last batch for which {named('min_offsets_per_trigger')} waits; in "
-        "Spark also as 15m.",
+        f"Time after the last batch for which {named('min_offsets_per_trigger')} waits, in seconds "
+        "or as 15m.",
         15 * 60.0,
         parse=parse_duration,
     )

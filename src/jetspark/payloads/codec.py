@@ -83,7 +83,7 @@ class Codec:
     def envelope(self) -> tuple[bytes, Pairs]:
         """The bytes in front of each payload, and the headers of each message."""
         if self._compression not in COMPRESSIONS:
-            raise ConfigError(f"compression must be {', '.join(COMPRESSIONS)}.")
+            raise ConfigError(f"must be {', '.join(COMPRESSIONS)}.", option="compression")
         schema, wrapping = self._schema, replace(self._framing, compression=self._compression)
         path = path_of(schema) if schema.format == "protobuf" else ()
         head, headers = wrapping.envelope(schema, self._name, path)

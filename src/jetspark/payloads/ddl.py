@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from jetspark.errors import ConfigError, safe_repr
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.nearest import nearest_name
 from jetspark.reserved_names import check_names
 
@@ -253,6 +253,11 @@ def _split_at_commas(text: str) -> list[str]:
 def _parse_field(text: str) -> _Field:
     """Parse one field of a schema in DDL: its name and type. Raises ValueError."""
     match = _FIELD.fullmatch(text)
+    if match is None and text.startswith("{"):
+        raise ValueError(
+            "it is JSON, and columns are written as id BIGINT, name STRING; a JSON Schema goes "
+            f"into {named('schema')}, with {named('decode')} json"
+        )
     if match is None:
         raise ValueError(
             f"{safe_repr(text, 60)} is not a name and a type" if text else "a field is missing"

@@ -89,7 +89,7 @@ class Decoding:
         """Create a decoding from a user's options. `schema_options`: further ones of `find_schema`,
         whose errors it raises; ConfigError also for options that do not go together."""
         if decode not in FORMATS:
-            raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
+            raise ConfigError(f"must be {', '.join(FORMATS)}", option="decode", value=decode)
         schema = find_schema(
             decode,
             schema_file=schema_file,

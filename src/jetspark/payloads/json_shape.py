@@ -146,7 +146,9 @@ class Shape:
         """Return the schema of the sample in Spark's DDL, and remarks about what it leaves out."""
         remarks: list[str] = []
         if self.non_objects:
-            remarks.append(f"{self.non_objects:,} of the messages are no JSON objects.")
+            is_one = self.non_objects == 1
+            are = "is no JSON object" if is_one else "are no JSON objects"
+            remarks.append(f"{self.non_objects:,} of the messages {are}.")
         return _fields_ddl(self._fields, path=(), remarks=remarks, between=" "), remarks
 
 

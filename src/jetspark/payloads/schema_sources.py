@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final, cast
 
-from jetspark.errors import ConfigError, SchemaNotFoundError
+from jetspark.errors import ConfigError, SchemaNotFoundError, named
 from jetspark.files import read_small
 from jetspark.payloads.protobuf_schema import message_of, schema_of_module
 from jetspark.payloads.schema import PayloadFormat, PayloadSchema, SchemaLookup, name_schema_file
@@ -100,7 +100,7 @@ def _schema_from_text_or_file(decode: str, schema: str | None, file: str | None)
         schema = ""
     if schema is None:
         raise ConfigError(
-            f"Payloads in {decode} need their schema: give it, the file that has it, or its name "
-            "in a registry."
+            f"Payloads in {decode} need their schema: give {named('schema')}, "
+            f"{named('schema_file')}, or {named('schema_name')} with {named('registry')}."
         )
     return PayloadSchema(cast("PayloadFormat", decode), schema)

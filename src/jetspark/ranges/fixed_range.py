@@ -140,7 +140,8 @@ def fixed_range(
         if isinstance(start, int):
             raise ConfigError(
                 f"Stream {facts.name!r} would end (before sequence {end_sequence}) before it "
-                f"begins (sequence {start}): the ending position is before the starting position."
+                f"begins (sequence {start}): give {names[1]} a later position than {names[0]}, or "
+                "leave it out to read to the stream's end."
             )
         end_sequence = first  # the stream's messages are all after the end: the range is empty
     return SequenceRange(

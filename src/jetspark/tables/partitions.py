@@ -25,7 +25,7 @@ _SEPARATOR = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
 """A comma outside of backquotes and parentheses."""
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _TIME_UNIT = re.compile(r"(year|month|day|hour)s?\s*\((.+)\)", re.IGNORECASE)
-_WITH_WIDTH = re.compile(r"(bucket|truncate)\s*\(\s*(\d+)\s*,(.+)\)", re.IGNORECASE)
+_WITH_WIDTH = re.compile(r"(bucket|truncate)\s*\(\s*(-?\d+(?:\.\d+)?)\s*,(.+)\)", re.IGNORECASE)
 EXAMPLES = "day(timestamp), hour(…), month(…), year(…), bucket(16, id), truncate(4, name)"
 
 
@@ -67,8 +67,10 @@ class PartitionBy:
             return cls(_unquote(match[2]), transform=match[1].casefold())
         if (match := _WITH_WIDTH.fullmatch(text)) is None:
             return cls(_unquote(text))
-        if not int(match[2]):
-            raise ConfigError(f"{named('partition_by')}: {text}: its number must be 1 or more.")
+        if not match[2].isdecimal() or not int(match[2]):
+            raise ConfigError(
+                f"{named('partition_by')}: {text}: its number must be 1 or more, a whole one."
+            )
         return cls(_unquote(match[3]), transform=match[1].casefold(), width=int(match[2]))
 
     def __str__(self) -> str:

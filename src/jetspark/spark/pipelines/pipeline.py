@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,12 +44,22 @@ from jetspark.spark.stream_sink.target import check_new_writer, inspect_target, 
 from jetspark.spark.stream_sink.written_columns import check_written_columns
 from jetspark.spark.table_sink.data_sources import written_schemas
 from jetspark.spark.table_sink.dead_letter_sink import STREAM_PREFIX
-from jetspark.spark.table_sink.options import TABLES, LakehouseOptions, default_compaction
+from jetspark.spark.table_sink.options import (
+    PREFIX,
+    TABLES,
+    LakehouseOptions,
+    default_compaction,
+)
 from jetspark.spark.table_sink.schema_evolution import has_evolved
 from jetspark.spark.table_sink.start_checks import check_start
 from jetspark.spark.table_sink.table_preparation import check_fit
 from jetspark.tables.arguments import absolute_path, parse_catalog_name
+from jetspark.tables.formats import Format
 from jetspark.tables.partitions import PartitionBy
+
+_JAR_SETTINGS = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
+_JAR_VARIABLES = {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_CLASSPATH"}
+"""By which Spark may have further JARs that the settings do not name."""
 
 # -- before Spark is started -------------------------------------------------------------------
 
@@ -117,6 +128,25 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
             with _located(pipeline, "sinks", name):
                 sink.table.dead_letter_sink.check()
     return ServerFacts(messages, tuple(dict.fromkeys(missing)))
+
+
+def check_formats(pipeline: PipelineFile, settings: Mapping[str, str]) -> None:
+    """Check that no source or sink has the format `delta` or `iceberg`, which Spark has only with a
+    JAR, where no setting names one: ours have other names.
+
+    `settings`: those of Spark. Raises PipelineError.
+    """
+    if any(setting in settings for setting in _JAR_SETTINGS) or _JAR_VARIABLES & os.environ.keys():
+        return
+    for section, tables in (("sources", pipeline.sources), ("sinks", pipeline.sinks)):
+        for name, table in tables.items():
+            if table.format.casefold() in tuple(Format):
+                own = PREFIX + table.format.casefold()
+                with _located(pipeline, section, name, "format"):
+                    raise ConfigError(
+                        f'Spark has the format "{table.format}" only with a JAR of it: write '
+                        f'format = "{own}", or name the JAR in spark.jars.packages.'
+                    )
 
 
 def check_writers(pipeline: PipelineFile) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,8 @@ _WITH_MICROSECONDS = {
 }
 """Spark's formats of times in JSON have milliseconds."""
 _POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
+_MAX_SEARCHED = 1000
+"""Files and folders that are looked at to find out whether a folder has a table."""
 _WILDCARDS = frozenset("*?[{")
 
 
@@ -75,6 +78,7 @@ class Replay:
         if own is not None:
             check_library(own)
             parse_lakehouse_options(own, self._reader_options).for_reading()
+            self._check_own_table(own)
         is_one_path = "://" not in self.table and not _WILDCARDS & set(self.table)
         path = Path(self.table.removeprefix("file:"))
         if self._format.casefold() in FILES and is_one_path:
@@ -88,6 +92,19 @@ class Replay:
                     f"{self.table} is a table in {table_format}, whose folder also has files that "
                     f"are not rows of it: leave out {named('format')}."
                 )
+            if self.format is None and _lacks_parquet(path):
+                raise ConfigError(
+                    f"There is no table in {self.table}, neither Delta nor Iceberg nor Parquet "
+                    f"files: name another folder, or the {named('format')} of its files."
+                )
+
+    def _check_own_table(self, format_: Format) -> None:
+        """Raise ConfigError for a folder on this machine without a table of this format."""
+        if parse_catalog_name(self.table) is not None and format_ is Format.ICEBERG:
+            return
+        folder = local_path(self.table)
+        if folder is not None and format_of(Path(folder)) is not format_:
+            raise ConfigError(f"There is no {format_.capitalize()} table at {self.table}.")
 
     @property
     def _format(self) -> str:
@@ -207,6 +224,16 @@ class Replay:
         if self.data is None and "data" not in types and types.get(CORRUPT) == BinaryType():
             return F.col(CORRUPT).isNull()
         return F.lit(table.select(payload).schema[0].dataType == StringType())
+
+
+def _lacks_parquet(folder: Path) -> bool:
+    """Whether a folder certainly has no Parquet file; not certain for one with very many files."""
+    seen = 0
+    for _, _, files in os.walk(folder):
+        seen += 1 + len(files)
+        if seen > _MAX_SEARCHED or any(name.endswith(".parquet") for name in files):
+            return False
+    return folder.is_dir()
 
 
 def _expression(table: DataFrame, option: str, sql: str) -> Column:

@@ -7,6 +7,7 @@ file.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -92,6 +93,11 @@ def is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
+def is_list_of_one_text(value: Any) -> bool:
+    """Whether a value of a TOML file is a list of one string."""
+    return is_list_of_texts(value) and len(value) == 1
+
+
 @dataclass(frozen=True)
 class TomlTable:
     """A table of a TOML file while it is read: the keys that were not taken out of it yet, and its
@@ -170,7 +176,9 @@ class TomlTable:
         if isinstance(value, bool):
             return str(value).lower()
         if not isinstance(value, str | int | float):
-            self.fail(key, f"{key} is a text or a number.")
+            kind = "a list" if isinstance(value, list) else "a table or a time"
+            hint = f": write {key} = {json.dumps(value[0])}" if is_list_of_one_text(value) else ""
+            self.fail(key, f"{key} must be one text or number, not {kind}{hint}.")
 
         def variable(match: re.Match[str]) -> str:
             """The value of the environment variable in a match of `${NAME}`."""
