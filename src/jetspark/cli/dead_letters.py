@@ -95,7 +95,7 @@ def create(
             info = await js.stream(f"{name}{ADVISORIES}").info()
             before = watched_streams(info.config) or before  # None: not a stream of advisories
         with suppress(errors.StreamNotFoundError):
-            info = await js.stream_info(name)
+            info = await js.stream(name).info()
             if info.config.subjects != [letters_subject(name)]:
                 raise errors.ConfigError(
                     f'Stream "{name}" exists and has other messages: give the dead letters a name '

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from jetspark.errors import DataLossError, named
+from jetspark.errors import DataLossError, switching
 
 LOSSES_VARIABLE = "JETSPARK_LOSSES"
 """The environment variable with the file."""
-CONTINUE_ADVICE = f"Set {named('fail_on_data_loss')} to false to go on with what there is."
+CONTINUE_ADVICE = f"{switching('fail_on_data_loss', False)} to go on with what there is."
 """The end of an error's message, where that option alone lets the query go on."""
 
 

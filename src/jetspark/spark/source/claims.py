@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jetspark.err_codes as err_codes
-from jetspark.errors import APIError, ConfigError, named, switching
+from jetspark.errors import APIError, ConfigError, named
 from jetspark.links.leaders import linearizable_read
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import StreamFacts
