@@ -112,6 +112,60 @@ def test_kernels_split_any_bytes_into_same_frames_and_errors(data: bytes) -> Non
 
 
 @both
+@given(st.binary(max_size=9), st.integers(0, 2**63), st.binary(max_size=9), st.binary(max_size=200))
+def test_kernels_write_same_numbered_publish(
+    head: bytes, number: int, tail: bytes, payload: bytes
+) -> None:
+    frame = _kernel.numbered_publish(head, number, tail, payload)
+    assert frame == _python_kernel.numbered_publish(head, number, tail, payload)
+    assert frame == b"PUB %b%d%b %d\r\n%b\r\n" % (head, number, tail, len(payload), payload)
+
+
+_ACK = b'{"stream":"S","seq":'
+_subjects = st.sampled_from(
+    [b"in.7", b"in.", b"in", b"in.x", b"in.0012", b"in.1_0", b"in." + b"9" * 18, b"in." + b"9" * 19]
+)
+_ack_payloads = st.one_of(
+    st.integers(0, 10**25).map(lambda seq: _ACK + b"%d}" % seq),
+    st.sampled_from([b"", _ACK, _ACK + b"}", _ACK + b"1", _ACK + b'1,"duplicate":true}', b"{}"]),
+)
+
+
+@both
+@given(
+    st.lists(st.tuples(_subjects, _ack_payloads), max_size=6),
+    st.integers(0, 7),
+    st.sampled_from([_ACK, b"", b"{}"]),
+    st.integers(0, 5),
+)
+def test_kernels_read_same_numbers_of_acks(
+    acks: list[tuple[bytes, bytes]], first: int, head: bytes, tail_at: int
+) -> None:
+    numbers = [
+        each.numbered_acks(
+            [each.MessageFrame(1, subject, None, None, ack) for subject, ack in acks],
+            first,
+            head,
+            tail_at,
+        )
+        for each in (_kernel, _python_kernel)
+    ]
+    assert numbers[0] == numbers[1]
+
+
+@both
+def test_kernels_stop_at_first_reply_that_is_no_plain_ack() -> None:
+    for one in (_kernel, _python_kernel):
+        frames = [
+            one.MessageFrame(1, b"in.%d" % number, None, None, ack)
+            for number, ack in enumerate([_ACK + b"5}", _ACK + b"6}", b"", _ACK + b"7}"], 1)
+        ]
+        assert one.numbered_acks(frames, 0, _ACK, 3) == [1, 2]
+        assert one.numbered_acks(frames, 2, _ACK, 3) == []
+        assert one.numbered_acks(frames, 3, _ACK, 3) == [4]
+
+
+@both
 @pytest.mark.parametrize(
     "data",
     [

@@ -20,6 +20,7 @@ from jetspark.payload_bytes import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers
+from jetspark.wire.kernel import numbered_publish
 
 _MAX_CACHED_SUBJECTS: Final = 4096
 
@@ -162,14 +163,11 @@ class Publishing:
 class NumberedPublishes:
     """`send_replying` for millions of messages whose reply subjects are `<head><number><tail>`.
 
-    Keeps the beginning of the frames for each subject, so that a frame needs one formatting
-    operation. `head` ends with a dot; `tail` is empty or begins with a dot, and contains no %.
+    Keeps the beginning of the frames for each subject. `head` ends with a dot; `tail` is empty or
+    begins with a dot.
     """
 
-    __slots__ = (
-        *("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers"),
-        "newest",
-    )
+    __slots__ = ("_heads", "_link", "_outbox", "_publishing", "_reply", "_tail", "newest")
 
     def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
         self.newest = 0
@@ -178,8 +176,7 @@ class NumberedPublishes:
         self._link = publishing.link
         self._outbox = publishing.outbox
         self._reply = head
-        self._plain = b"PUB %%b%%d%b %%d\r\n%%b\r\n" % tail
-        self._with_headers = b"HPUB %%b%%d%b %%d %%d\r\n%%b%%b\r\n" % tail
+        self._tail = tail
         self._heads: dict[str, bytes] = {}
 
     def send(
@@ -194,9 +191,9 @@ class NumberedPublishes:
         if size > self._link.max_payload:
             raise MaxPayloadError(size, self._link.max_payload)
         if headers is None:
-            frame = self._plain % (head, number, size, payload)
+            frame = numbered_publish(head, number, self._tail, payload)
         else:
-            frame = self._with_headers % (head, number, len(block), size, block, payload)
+            frame = frames.message(b"%b%d%b" % (head, number, self._tail), block, payload)
         if number > self.newest:
             self.newest = number
         self._outbox.put(frame)

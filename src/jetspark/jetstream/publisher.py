@@ -51,6 +51,7 @@ from jetspark.jetstream.publish_request import (
     MessageOptions,
     ack_document,
     ack_timeout,
+    parse_pub_ack,
     plain_ack_head,
 )
 from jetspark.payload_bytes import Value, payload_bytes
@@ -58,7 +59,7 @@ from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
 from jetspark.wire.headers import PayloadCodec, codec_of
-from jetspark.wire.kernel import MessageFrame
+from jetspark.wire.kernel import MessageFrame, numbered_acks
 from jetspark.wire.status import status_of
 
 DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
@@ -325,31 +326,36 @@ class PublisherSender(Sender):
         self.on_replies([frame], 0)
 
     def on_replies(self, frames: list[MessageFrame], size: int) -> bool:
-        window, tail_at = self.window, self.tail_at
-        take, disturbed = window.take, window.disturbed
-        plain, acked = self._plain_ack, 0
-        for frame in frames:
-            payload = frame.payload
+        window, done = self.window, 0
+        while done < len(frames):
             # Nearly all acks of a publisher are equal up to the number at the end.
-            if not (payload.startswith(plain) and payload[len(plain) : -1].isdigit()):
-                self._on_other_reply(frame)
-                plain, disturbed = self._plain_ack, window.disturbed
-                continue
-            try:
-                index = int(frame.subject[tail_at:]) - 1
-                on_result = take(index)[4]
-            except (KeyError, ValueError):
-                continue  # late: it failed, or was sent again and acknowledged twice
-            acked += 1
-            if disturbed:
-                window.acknowledged(index)
-            if on_result is not None:
-                on_result(from_wire(PubAck, ack_document(payload)))
-        window.acked += acked
+            numbers = numbered_acks(frames, done, self._plain_ack, self.tail_at)
+            if numbers:
+                self._on_plain_acks(numbers, frames, done)
+                done += len(numbers)
+            else:
+                self._on_other_reply(frames[done])
+                done += 1
         if window.resuming:
             self._start_round(self.clock())
         self.changed()
         return True
+
+    def _on_plain_acks(self, numbers: list[int], frames: list[MessageFrame], first: int) -> None:
+        """The frames from the first one on acknowledge the messages with these numbers."""
+        window = self.window
+        take, disturbed, acked = window.take, window.disturbed, 0
+        for position, number in enumerate(numbers, first):
+            try:
+                on_result = take(number - 1)[4]
+            except KeyError:
+                continue  # late: it failed, or was sent again and acknowledged twice
+            acked += 1
+            if disturbed:
+                window.acknowledged(number - 1)
+            if on_result is not None:
+                on_result(parse_pub_ack(frames[position].payload))
+        window.acked += acked
 
     def _on_other_reply(self, frame: MessageFrame) -> None:
         index = self.index_of(frame.subject[self.tail_at :])

@@ -1661,6 +1661,95 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args) {
     return messages;
 }
 
+/* -- many publishes and their acks -------------------------------------------------------------------------- */
+
+static char *put_number(char *at, unsigned long long value) {
+    char digits[20];
+    int count = 0;
+    do
+        digits[count++] = (char)('0' + value % 10);
+    while ((value /= 10) != 0);
+    while (count > 0)
+        *at++ = digits[--count];
+    return at;
+}
+
+static char *put_text(char *at, const char *text, Py_ssize_t size) {
+    memcpy(at, text, (size_t)size);
+    return at + size;
+}
+
+static PyObject *numbered_publish(PyObject *Py_UNUSED(module), PyObject *args) {
+    Text head, tail, payload;
+    unsigned long long number;
+    if (!PyArg_ParseTuple(args, "y#Ky#y#", &head.at, &head.size, &number, &tail.at, &tail.size,
+                          &payload.at, &payload.size))
+        return NULL;
+    char line_end[32] = " ";
+    char *end = put_number(line_end + 1, (unsigned long long)payload.size);
+    end = put_text(end, "\r\n", 2);
+    char digits[20];
+    Py_ssize_t digit_count = put_number(digits, number) - digits;
+    Py_ssize_t fixed = 4 + head.size + digit_count + tail.size + (end - line_end) + 2;
+    PyObject *frame = PyBytes_FromStringAndSize(NULL, fixed + payload.size);
+    if (frame == NULL)
+        return NULL;
+    char *at = put_text(PyBytes_AsString(frame), "PUB ", 4);
+    at = put_text(at, head.at, head.size);
+    at = put_text(at, digits, digit_count);
+    at = put_text(at, tail.at, tail.size);
+    at = put_text(at, line_end, end - line_end);
+    at = put_text(at, payload.at, payload.size);
+    put_text(at, "\r\n", 2);
+    return frame;
+}
+
+static int all_digits(const char *at, const char *limit) {
+    if (at >= limit)
+        return 0;
+    while (at < limit)
+        if ((unsigned)(*at++ - '0') > 9)
+            return 0;
+    return 1;
+}
+
+static PyObject *numbered_acks(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *frames;
+    Py_ssize_t first, tail_at;
+    Text head;
+    if (!PyArg_ParseTuple(args, "O!ny#n", &PyList_Type, &frames, &first, &head.at, &head.size,
+                          &tail_at))
+        return NULL;
+    PyObject *numbers = PyList_New(0);
+    for (Py_ssize_t i = first; numbers != NULL && i >= 0 && i < PyList_Size(frames); i++) {
+        PyObject *frame = list_item(frames, i), *value = NULL;
+        int failed = frame == NULL || !is_frame(frame), plain = 0;
+        if (!failed) {
+            PyObject *payload = ((MessageFrame *)frame)->payload;
+            PyObject *subject = ((MessageFrame *)frame)->subject;
+            const char *ack = PyBytes_AsString(payload);
+            Py_ssize_t last = PyBytes_Size(payload) - 1, size = PyBytes_Size(subject);
+            plain = last > head.size && memcmp(ack, head.at, (size_t)head.size) == 0 &&
+                    ack[last] == '}' && all_digits(ack + head.size, ack + last);
+            if (plain) {
+                long long number_at_end = -1;
+                if (tail_at >= 0 && tail_at < size)
+                    number_at_end =
+                        number((Text){PyBytes_AsString(subject) + tail_at, size - tail_at});
+                value = PyLong_FromLongLong(number_at_end < 0 ? 0 : number_at_end);
+                failed = value == NULL || PyList_Append(numbers, value) < 0;
+            }
+        }
+        Py_XDECREF(value);
+        Py_XDECREF(frame);
+        if (failed)
+            Py_CLEAR(numbers);
+        if (!plain)
+            break;
+    }
+    return numbers;
+}
+
 /* -- the module --------------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -1674,6 +1763,8 @@ static PyMethodDef functions[] = {
     {"avro_columns", avro_columns, METH_VARARGS, NULL},
     {"protobuf_columns", protobuf_columns, METH_VARARGS, NULL},
     {"json_columns", json_columns, METH_VARARGS, NULL},
+    {"numbered_acks", numbered_acks, METH_VARARGS, NULL},
+    {"numbered_publish", numbered_publish, METH_VARARGS, NULL},
     {"reply_fields", reply_fields, METH_O, NULL},
     {"stream_position", stream_position, METH_O, NULL},
     {"stream_sequence", stream_sequence, METH_O, NULL},

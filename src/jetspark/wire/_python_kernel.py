@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -136,6 +136,29 @@ def deliver(kind: type[M], client: Any, frames: list[MessageFrame]) -> list[M]:
     return [kind(client, frame) for frame in frames]
 
 
+# -- many publishes and their acks -------------------------------------------------------------
+
+
+def numbered_publish(head: bytes, number: int, tail: bytes, payload: bytes) -> bytes:
+    """PUB with a target that consists of `head`, the number, and `tail`."""
+    return b"PUB %b%d%b %d\r\n%b\r\n" % (head, number, tail, len(payload), payload)
+
+
+def numbered_acks(frames: list[MessageFrame], first: int, head: bytes, tail_at: int) -> list[int]:
+    """The numbers of acks: the ends of their subjects, from `tail_at` on; 0 for no such number.
+
+    From the frame `first` up to one whose payload is not `head`, digits, and a brace.
+    """
+    numbers = []
+    for frame in islice(frames, first, None):
+        ack, tail = frame.payload, frame.subject[tail_at:]
+        plain = ack.startswith(head) and ack.endswith(b"}") and ack[len(head) : -1].isdigit()
+        if not plain:
+            break
+        numbers.append(int(tail) if tail.isdigit() and len(tail) <= _LONGEST_NUMBER else 0)
+    return numbers
+
+
 # -- bytes into frames -------------------------------------------------------------------------
 
 MAX_CONTROL_LINE = 1 << 20
@@ -151,7 +174,7 @@ Either all have a reply subject or none. The subscription is looked up once for 
 """
 Event: TypeAlias = FrameRun | ControlEvent
 
-_LONGEST_SID = 18  # digits
+_LONGEST_NUMBER = 18  # digits
 
 
 def split_frames(
@@ -200,7 +223,7 @@ def split_frames(
                 if one:
                     return pos, 0
                 continue
-            if not parts[2].isdigit() or len(parts[2]) > _LONGEST_SID:
+            if not parts[2].isdigit() or len(parts[2]) > _LONGEST_NUMBER:
                 raise _bad_line(data, pos, eol)
             sid = int(parts[2])
             if end + 2 > size:

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from jetspark.wire._python_kernel import MessageFrame as MessageFrame
     from jetspark.wire._python_kernel import deliver as deliver
     from jetspark.wire._python_kernel import header_pairs as header_pairs
+    from jetspark.wire._python_kernel import numbered_acks as numbered_acks
+    from jetspark.wire._python_kernel import numbered_publish as numbered_publish
     from jetspark.wire._python_kernel import reply_fields as reply_fields
     from jetspark.wire._python_kernel import split_frames as split_frames
     from jetspark.wire._python_kernel import stream_position as stream_position
@@ -222,6 +224,7 @@ else:
         IMPLEMENTATION = "python"
     for _name in (
         *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
+        *("numbered_acks", "numbered_publish"),
         *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
         # The C kernel's alone.
         *("EntryDecoder", "RecordDecoder", "S2Decoder"),
