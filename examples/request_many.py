@@ -21,7 +21,7 @@ async def main(server: str) -> None:
 
             nc.subscribe("stock", callback=answer)
         # Until nobody has said anything for 0.5 s.
-        replies = await nc.request_many("stock", stall=0.5, timeout=2)
+        replies = await nc.request_many("stock", stall=0.5, timeout=2).all()
         print("stock:", ", ".join(sorted(reply.data.decode() for reply in replies)))
 
         async for _ in nc.request_many("stock", max_msgs=2, timeout=2):

@@ -641,7 +641,7 @@ async def test_role_service_has_all_permissions_it_needs_and_no_more(
             assert len(await services.ping().all()) == 1
             assert len(await services.info("totals").all()) == 1
             assert len(await services.stats("totals", service.id).all()) == 1
-            replies = await admin.request_many("totals.sum", max_msgs=2)
+            replies = await admin.request_many("totals.sum", max_msgs=2).all()
             assert [reply.data for reply in replies] == [b"1", b"2"]
         await guarded.check(refused=["totals.sum", "_INBOX.x", "$SRV.PING", "other"])
         guarded.errors.clear()
@@ -665,7 +665,7 @@ async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and
         async with serving.admin() as admin:
             registry = admin.schema_registry(timeout=20)
             await registry.add("a", **definition)
-            assert len(await registry.schemas()) == 1
+            assert len(await registry.schemas().all()) == 1
             await admin.services().ping().all()
         refused = [*DANGEROUS, "$SR.v1.GET.a", "$KV.b.x", "$JS.API.STREAM.DELETE.KV_b"]
         # What is asked when a consumer's leader is gone.
@@ -676,7 +676,7 @@ async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and
             registry = nc.schema_registry(timeout=20)
             await registry.add("a", **definition)
             await registry.update("a", format="jsonschema", description="All")
-            assert len(await registry.schemas()) == 2
+            assert len(await registry.schemas().all()) == 2
             await registry.remove("a", format="jsonschema", version=1, revision=1)
             assert (await registry.get("a")).revision == 2
         await writing.check(refused=[*DANGEROUS, "$SR.v1.VALIDATE.a"])
@@ -685,7 +685,7 @@ async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and
         await admin.schema_registry(timeout=20).add("a", **definition)
         async with reading.user() as nc:
             registry = nc.schema_registry(timeout=20)
-            assert await registry.schemas() == [await registry.get("a")]
+            assert await registry.schemas().all() == [await registry.get("a")]
         await reading.check(refused=[*DANGEROUS, "$SR.v1.ADD.a", "$SR.v1.REMOVE.avro.1.1.a"])
 
 

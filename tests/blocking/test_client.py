@@ -66,7 +66,7 @@ def test_prepared_messages_and_many_replies(nc: Client, unique: Unique) -> None:
     assert nc.request_msg(PreparedMessage(subject, b"x"), timeout=5).data in (b"a", b"b", b"c")
     replies = nc.request_many(subject, max_msgs=3, timeout=5)
     assert sorted(reply.data for reply in replies) == [b"a", b"b", b"c"]
-    stopped = list(nc.request_many(subject, timeout=5, sentinel=lambda reply: reply.data > b""))
+    stopped = nc.request_many(subject, timeout=5, sentinel=lambda reply: reply.data > b"").all()
     assert stopped == []
     with nc.request_many(subject, timeout=5) as left_early:
         for reply in left_early:

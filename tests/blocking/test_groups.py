@@ -44,7 +44,7 @@ def test_blocking_member_is_iterated(js: JetStream, group: ElasticGroup) -> None
             message.ack_sync()
             if len(subjects) == 5:
                 break
-        assert group.active_members() == ["m1"]
+        assert group.active_members().all() == ["m1"]
         with pytest.raises(RequestTimeoutError):
             member.next(0.1)
     assert subjects == [f"{group.stream}.k{number}" for number in range(5)]

@@ -278,7 +278,7 @@ async def test_a_client_is_refused_in_another_event_loop(
             *(nc.close, nc.drain, nc.connect, nc.force_reconnect, nc.barrier, sub.next, sub.drain),
             *(bucket.lock("k").acquire, lambda: nc.publish("a"), lambda: anext(events)),
             *(nc.jetstream().publisher().__aenter__, nc.flush, nc.jetstream().account_info),
-            *(lambda: nc.request("a"), lambda: nc.request_many("a")),
+            *(lambda: nc.request("a"), lambda: nc.request_many("a").all()),
         ):
             with pytest.raises(errors.ConfigError, match=wanted):
                 await call()

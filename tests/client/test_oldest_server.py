@@ -46,7 +46,7 @@ async def test_oldest_server_does_what_newest_does(oldest: NatsServer, connect: 
     reply = await nc.request("svc", b"?", timeout=5, headers=headers)
     assert reply.headers is not None
     assert reply.headers.to_dict() == {"k": ["1", "zwei", "três"], "K": ["x"]}
-    assert len(await nc.request_many("svc", max_msgs=1, timeout=5)) == 1
+    assert len(await nc.request_many("svc", max_msgs=1, timeout=5).all()) == 1
     with pytest.raises(NoRespondersError):
         await nc.request("nobody", timeout=30)
     await nc.publish("a.1", b"before")

@@ -164,7 +164,7 @@ async def core_calls(nc: Client, subject: str) -> dict[str, Callable[[Any], Any]
 
 
 async def _all(request_many: Any, subject: str, data: Any) -> None:
-    await request_many(subject, data, timeout=0.05)
+    await request_many(subject, data, timeout=0.05).all()
 
 
 async def _in_vain(answer: Awaitable[Any]) -> None:
@@ -281,7 +281,7 @@ def test_every_call_of_the_blocking_client_sends_exactly_the_bytes(
             "publish": lambda data: nc.publish(sub.subject, data),
             "publish_nowait": lambda data: nc.publish_nowait(sub.subject, data),
             "request": ask,
-            "request_many": lambda data: list(nc.request_many(sub.subject, data, max_msgs=1)),
+            "request_many": lambda data: nc.request_many(sub.subject, data, max_msgs=1).all(),
             "js.publish": lambda data: js.publish(sub.subject, data),
             "publisher": send,
         }
@@ -327,7 +327,7 @@ async def test_a_buffer_that_is_changed_after_the_call_changes_no_message(
     replies = nc.request_many(sub.subject, data, timeout=0.05)
     data[:] = b"!"
     with pytest.raises(jetspark.RequestTimeoutError):
-        await replies
+        await replies.all()
     assert [(await sub.next(30)).data for _ in range(3)] == [b"first"] + [b"and another"] * 2
 
 

@@ -29,14 +29,14 @@ def open_requests(client: Client) -> int:
 
 async def test_request_many_ends_at_timeout_with_replies_so_far(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("many"), b"1").subject
-    assert [reply.data for reply in await nc.request_many(subject, timeout=1)] == [b"1"]
+    assert [reply.data for reply in await nc.request_many(subject, timeout=1).all()] == [b"1"]
     assert open_requests(nc) == 0
 
 
 async def test_request_many_without_any_reply_raises_timeout(nc: Client, unique: Unique) -> None:
     subject = service(nc, unique("silent")).subject
     with pytest.raises(errors.RequestTimeoutError):
-        await nc.request_many(subject, timeout=0.02)
+        await nc.request_many(subject, timeout=0.02).all()
     assert open_requests(nc) == 0
 
 
@@ -53,7 +53,7 @@ async def test_request_many_stall_starts_with_first_reply(nc: Client, unique: Un
 
 
 async def _list(nc: Client, subject: str, *, stall: float, timeout: float) -> list[bytes]:
-    return [r.data for r in await nc.request_many(subject, stall=stall, timeout=timeout)]
+    return [r.data for r in await nc.request_many(subject, stall=stall, timeout=timeout).all()]
 
 
 async def test_request_many_stall_counts_arrival_not_reading(nc: Client, unique: Unique) -> None:
@@ -93,7 +93,9 @@ async def test_request_many_ends_at_its_limit_or_before_the_sentinel(
     nc: Client, unique: Unique, limits: Any, wanted: list[bytes]
 ) -> None:
     subject = service(nc, unique("many"), b"1", b"", b"3").subject
-    assert [one.data for one in await nc.request_many(subject, timeout=30, **limits)] == wanted
+    assert [
+        one.data for one in await nc.request_many(subject, timeout=30, **limits).all()
+    ] == wanted
     assert [one.data async for one in nc.request_many(subject, timeout=30, **limits)] == wanted
     assert open_requests(nc) == 0
     await nc.flush()
@@ -104,7 +106,7 @@ async def test_no_responders_is_raised_at_once(nc: Client, unique: Unique) -> No
     await nc.flush()
     start = time.perf_counter()
     with pytest.raises(errors.NoRespondersError):
-        await nc.request_many(unique("nobody"), timeout=30)
+        await nc.request_many(unique("nobody"), timeout=30).all()
     assert time.perf_counter() - start < 10
     assert open_requests(nc) == 0
 
@@ -130,7 +132,7 @@ async def test_cancelling_leaving_and_bad_calls_leave_nothing(nc: Client, unique
         with pytest.raises(asyncio.CancelledError):
             await task
     with pytest.raises(errors.BadSubjectError):
-        await nc.request_many("a b")
+        await nc.request_many("a b").all()
     for bad in ({"timeout": 0}, {"stall": 0}, {"max_msgs": -1}):
         with pytest.raises(errors.ConfigError):
             nc.request_many(subject, **bad)  # type: ignore[arg-type]
@@ -170,4 +172,4 @@ async def test_request_many_goes_on_after_reconnect(
 
 
 async def _two(nc: Client, subject: str) -> list[bytes]:
-    return [r.data for r in await nc.request_many(subject, max_msgs=2, timeout=30)]
+    return [r.data for r in await nc.request_many(subject, max_msgs=2, timeout=30).all()]

@@ -172,7 +172,7 @@ async def calls_of(nc: Client) -> Calls:
     consumer = await consumer_of(nc)
     return {
         "request": lambda: nc.request("silent", timeout=LONG),
-        "request_many": lambda: nc.request_many("silent", timeout=LONG),
+        "request_many": lambda: nc.request_many("silent", timeout=LONG).all(),
         "fetch": lambda: consumer.fetch(1, timeout=LONG),
     }
 

@@ -111,7 +111,7 @@ async def test_what_ended_is_not_sent_later(own: Client, nats_server: NatsServer
     cancelled = asyncio.create_task(own.request("late", b"cancelled", timeout=60))
 
     async def gather() -> list[Message]:
-        return await own.request_many("late", b"many", timeout=60)
+        return await own.request_many("late", b"many", timeout=60).all()
 
     gathered = asyncio.create_task(gather())
     kept = asyncio.create_task(own.request("late", b"kept", timeout=60))

@@ -124,7 +124,7 @@ async def test_a_request_that_may_not_be_published_fails_at_once(
             await nc.request("no.way", timeout=10 * WITHIN)
         assert (raised.value.operation, raised.value.subject) == ("publish", "no.way")
     with pytest.raises(errors.PermissionsError):
-        await nc.request_many("no.way", timeout=10 * WITHIN)
+        await nc.request_many("no.way", timeout=10 * WITHIN).all()
     refused, answer = await asyncio.gather(
         nc.request("no.way", timeout=10 * WITHIN), nc.request("may.ask"), return_exceptions=True
     )

@@ -330,7 +330,7 @@ async def request_many(scene: Scene) -> None:
         await scene.near.client.flush()
         scene.begin()
         async with within(4, "gathering replies"):
-            replies = await scene.nc.request_many(scene.name, timeout=2, max_msgs=3)
+            replies = await scene.nc.request_many(scene.name, timeout=2, max_msgs=3).all()
     assert {reply.data for reply in replies} <= {b"1", b"2", b"3"}
 
 

@@ -136,7 +136,7 @@ async def test_a_request_ends_with_its_reply_or_its_error(
         ("request", nobody, "NoRespondersError"),
     ]
     assert journal.of("handle") == [("handle", a, "done")]
-    many = await nc.request_many(a, max_msgs=1, timeout=20)
+    many = await nc.request_many(a, max_msgs=1, timeout=20).all()
     assert len(many) == 1
     assert ("publish", a, "done") in journal.lines
 

@@ -45,7 +45,7 @@ async def test_a_counter_goes_up_and_down(js: JetStream, counting: str) -> None:
 async def test_many_at_once_and_their_totals(js: JetStream, counting: str) -> None:
     totals = await asyncio.gather(*(js.increment(f"{counting}.{n % 3}") for n in range(30)))
     assert sorted(totals) == [n // 3 for n in range(3, 33)]
-    counters = await js.stream(counting).get_counters(f"{counting}.*")
+    counters = await js.stream(counting).get_counters(f"{counting}.*").all()
     assert {one.subject: one.value for one in counters} == {f"{counting}.{n}": 10 for n in range(3)}
 
 

@@ -70,7 +70,7 @@ async def test_times_as_timedeltas(nc: Client, js: JetStream, stream: str, uniqu
     with pytest.raises(RequestTimeoutError):
         await nc.request(sub.subject, timeout=SHORT)
     with pytest.raises(RequestTimeoutError):
-        await nc.request_many(sub.subject, timeout=SHORT, stall=SHORT)
+        await nc.request_many(sub.subject, timeout=SHORT, stall=SHORT).all()
     with pytest.raises(BadTimeoutError):
         await nc.request(sub.subject, timeout=timedelta(0))
     await nc.flush(timedelta(seconds=20))

@@ -80,7 +80,7 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
         async with connect(registry_server.url) as nc:
             while True:
                 try:
-                    found = await nc.schema_registry(timeout=1).schemas()
+                    found = await nc.schema_registry(timeout=1).schemas().all()
                     return [(one.version, one.definition) for one in found]
                 except (RegistryError, RequestTimeoutError):
                     await asyncio.sleep(0.1)

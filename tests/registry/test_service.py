@@ -63,10 +63,10 @@ async def test_a_schema_is_added_changed_and_found(registry: SchemaRegistry) -> 
     assert latest.metadata == {"team": "shop"}
     assert (await registry.get("shop.Order", 1)).definition == ORDER
     assert (await registry.get("shop.Order", 2, revision=1)).description == "Orders"
-    everything = await registry.schemas()
+    everything = await registry.schemas().all()
     assert [numbers(one) for one in everything] == [(1, 1), (2, 1), (2, 2)]  # type: ignore[arg-type]
-    assert await registry.schemas("shop.*") == everything
-    assert await registry.schemas("other.>") == []
+    assert await registry.schemas("shop.*").all() == everything
+    assert await registry.schemas("other.>").all() == []
 
 
 async def test_a_request_that_changes_nothing_may_be_repeated(registry: SchemaRegistry) -> None:
@@ -75,7 +75,7 @@ async def test_a_request_that_changes_nothing_may_be_repeated(registry: SchemaRe
     for _ in range(2):
         changed = await registry.update("orders", avro("id int", "a string?"), format="avro")
         assert numbers(changed) == (2, 1)
-    assert len(await registry.schemas()) == 2
+    assert len(await registry.schemas().all()) == 2
 
 
 async def test_formats_of_a_name_are_apart(registry: SchemaRegistry) -> None:
@@ -105,7 +105,7 @@ async def test_a_version_follows_the_policy_of_the_first(
     with pytest.raises(ServiceError, match=rf"Not compatible \({policy}\) with avro orders") as no:
         await registry.update("orders", definition, format="avro")
     assert no.value.code == Code.INCOMPATIBLE
-    assert len(await registry.schemas()) == 1
+    assert len(await registry.schemas().all()) == 1
 
 
 async def test_the_latest_can_be_named_by_who_changes_it(registry: SchemaRegistry) -> None:
@@ -133,7 +133,7 @@ async def test_a_number_is_not_given_again(registry: SchemaRegistry) -> None:
     await registry.remove("orders", format="avro")
     with pytest.raises(SchemaNotFoundError):
         await registry.remove("orders", format="avro")
-    assert await registry.schemas() == []
+    assert await registry.schemas().all() == []
     assert numbers(await registry.add("orders", ORDER, format="avro")) == (4, 1)
 
 
@@ -196,15 +196,15 @@ async def test_a_list_of_more_than_a_message_comes_in_parts(tmp_path: Path, uniq
             with pytest.raises(ServiceError, match="give a filter, or ask for parts") as refused:
                 await nc.services().request("$SR.v1.LIST", b"{}", timeout=20)
             assert refused.value.code == Code.TOO_LARGE
-            found = [(one.name, one.version) for one in await registry.schemas()]
+            found = [(one.name, one.version) for one in await registry.schemas().all()]
             assert found == [("a", 1), ("b", 1), ("c.d", 1), ("c.d", 2)]
-            assert [one.version for one in await registry.schemas("c.*")] == [1, 2]
+            assert [one.version for one in await registry.schemas("c.*").all()] == [1, 2]
             with pytest.raises(ServiceError, match="e version 2 revision 1 would have") as refused:
                 await registry.add("e", avro("id int", doc="x" * 7200), format="avro")
             assert refused.value.code == Code.TOO_LARGE
             await registry.add("e", avro("id int", doc="x" * 6800), format="avro")
             assert len((await registry.get("e")).definition) > 6800
-            assert len(await registry.schemas("e")) == 1
+            assert len(await registry.schemas("e").all()) == 1
 
 
 async def test_requests_to_a_registry_that_just_started_do_not_meet_half_a_library(
@@ -311,7 +311,7 @@ async def test_our_client_asks_another_registry(client: Client) -> None:
         assert found.time.isoformat() == "2025-09-08T00:20:22.317318+00:00"
         changed = await registry.update("Person", "true", format="jsonschema")
         assert numbers(changed) == (1, 4)
-        assert await registry.schemas() == [found]
+        assert await registry.schemas().all() == [found]
         await registry.remove("Person", format="jsonschema", version=1, revision=2)
         with pytest.raises(SchemaNotFoundError, match="schema not found"):
             await registry.get("Other")
@@ -370,7 +370,7 @@ async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
     assert set(refused) == {Code.INCOMPATIBLE}
     assert len(given) + len(refused) == 48
     assert len(given) >= 16
-    versions = await served.schema_registry().schemas()
+    versions = await served.schema_registry().schemas().all()
     assert len(versions) == len(given) + 1
     check_history(versions, given)
 
@@ -412,6 +412,6 @@ async def test_leaders_of_the_bucket_come_and_go_while_versions_are_registered(
             async with asyncio.timeout(60):
                 while found is None:
                     with suppress(ServiceError):  # the last leader is not yet elected
-                        found = await registry.schemas()
+                        found = await registry.schemas().all()
             check_history(found, given)
         await js.delete_bucket(bucket)

@@ -98,7 +98,7 @@ async def test_queue_group_of_endpoint_group_and_service(
         group = service.add_group(name, queue_group=of_group)
         await group.add_endpoint("echo", echo, queue_group=of_endpoint)
         assert service.info().endpoints[0].queue_group == shown
-    replies = await other.request_many(f"{name}.echo", stall=0.2, timeout=20)
+    replies = await other.request_many(f"{name}.echo", stall=0.2, timeout=20).all()
     assert len(replies) == answers
 
 

@@ -436,7 +436,7 @@ CALLS = (
     Call("rtt", lambda s, n: s.nc.rtt()),
     Call("request", lambda s, n: s.nc.request("echo", b"x")),
     Call("request to nobody", lambda s, n: s.nc.request(n), expected=(jetspark.NoRespondersError,)),
-    Call("request_many", lambda s, n: _awaiting(s.nc.request_many("many", max_msgs=3))),
+    Call("request_many", lambda s, n: s.nc.request_many("many", max_msgs=3).all()),
     Call("request_many left", some(lambda s: s.nc.request_many("many"), 2)),
     Call("subscribe, next", core_subscribe),
     Call("subscribe, iterate", core_iterate),
@@ -496,7 +496,3 @@ CALLS = (
     Call("service", service),
     Call("service called", service_called),
 )
-
-
-async def _awaiting(replies: jetspark.Replies) -> object:
-    return await replies

@@ -59,7 +59,7 @@ class Prepared:
 CALLS: dict[str, Callable[[Prepared, float], Any]] = {
     "request": lambda p, t: p.nc.request("nobody", b"", timeout=t),
     "request_msg": lambda p, t: p.nc.request_msg(p.made["message"], timeout=t),
-    "request_many": lambda p, t: _all(p.nc.request_many("nobody", b"", timeout=t)),
+    "request_many": lambda p, t: p.nc.request_many("nobody", b"", timeout=t).all(),
     "flush": lambda p, t: p.nc.flush(t),
     "rtt": lambda p, t: p.nc.rtt(t),
     "publish": lambda p, t: p.js.publish("s.a", b"", timeout=t),
@@ -97,10 +97,6 @@ CALLS: dict[str, Callable[[Prepared, float], Any]] = {
     "barrier": lambda p, t: p.nc.barrier(t),
     "drain": lambda p, t: p.nc.drain(t),
 }
-
-
-def _all(replies: Any) -> Any:
-    return list(replies) if hasattr(type(replies), "__iter__") else replies
 
 
 def _batch(batch: Any) -> Any:

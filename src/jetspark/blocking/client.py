@@ -117,7 +117,7 @@ class Subscription(MessageIterator[Message], Block):
 
 @twin_of(AsyncReplies)
 class Replies(Twin):
-    """The result of `Client.request_many`: iterate it, once; `list(...)` waits for all.
+    """The result of `Client.request_many`: iterate it, or `replies.all()`; once.
 
     The end of a `with` block, and `close`, end the request.
     """
@@ -135,6 +135,9 @@ class Replies(Twin):
                 yield Message(self._caller, frame_of(reply))
         finally:
             self._finish()
+
+    def all(self) -> list[Message]:
+        return list(self)
 
     def close(self) -> None:
         """Accept no more replies."""

@@ -86,7 +86,7 @@ class ConsumerGroup(Twin):
     config = Read[GroupConfig]()
     partitions = calls(AsyncConsumerGroup.partitions)
     refresh = awaits(AsyncConsumerGroup.refresh)
-    active_members = awaits(AsyncConsumerGroup.active_members)
+    active_members = makes(AsyncConsumerGroup.active_members, Listing)
     step_down = awaits(AsyncConsumerGroup.step_down)
 
     def consume(

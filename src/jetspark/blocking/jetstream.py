@@ -158,7 +158,7 @@ class Stream(Twin):
     get_last_together = awaits(AsyncStream.get_last_together)
     delete_msg = awaits(AsyncStream.delete_msg)
     get_counter = awaits(AsyncStream.get_counter)
-    get_counters = awaits(AsyncStream.get_counters)
+    get_counters = makes(AsyncStream.get_counters, Listing)
     cancel_schedule = awaits(AsyncStream.cancel_schedule)
     create_consumer = awaits(AsyncStream.create_consumer, PullConsumer)
     create_push_consumer = awaits(AsyncStream.create_push_consumer, PushConsumer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from jetspark.blocking.twin import Twin, awaits, twin_of
+from jetspark.blocking.iterators import Listing
+from jetspark.blocking.twin import Twin, awaits, makes, twin_of
 from jetspark.registry.client import SchemaRegistry as AsyncSchemaRegistry
 
 __all__ = ["SchemaRegistry"]
@@ -13,5 +14,5 @@ class SchemaRegistry(Twin):
     add = awaits(AsyncSchemaRegistry.add)
     get = awaits(AsyncSchemaRegistry.get)
     update = awaits(AsyncSchemaRegistry.update)
-    schemas = awaits(AsyncSchemaRegistry.schemas)
+    schemas = makes(AsyncSchemaRegistry.schemas, Listing)
     remove = awaits(AsyncSchemaRegistry.remove)

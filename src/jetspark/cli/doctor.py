@@ -228,7 +228,7 @@ async def _check_imported_api(nc: Client) -> list[Finding]:
         return []
     subject = f"{js.api_prefix}.DIRECT.GET.{stream.name}"
     ask = nc.request_many(subject, b'{"seq": 1, "batch": 1}', timeout=_ANSWER_TIMEOUT, max_msgs=2)
-    if len(await ask) == 1:
+    if len(await ask.all()) == 1:
         problem = (
             f"{js.api_prefix} gives one answer to a request, so consumers, watches and lists are "
             "incomplete or late: its export in the other account needs response_type: stream."

@@ -102,7 +102,7 @@ async def _make_document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
     from jetspark.groups import ElasticGroup
     from jetspark.groups.documents import members_of
 
-    active = set(await group.active_members())
+    active = set(await group.active_members().all())
     config = group.config
     return {
         "group": group.name,

@@ -134,7 +134,7 @@ def ls(
     Args:
         filter: Only names that match this filter; * and > as in subjects.
     """
-    schemas = _call_registry(connection, lambda registry: registry.schemas(filter))
+    schemas = _call_registry(connection, lambda registry: registry.schemas(filter).all())
     show_list(schemas, _COLUMNS, as_json=json)
 
 
@@ -243,7 +243,7 @@ def diff(
             return await registry.get(name, before, format=new.format), new
         earlier = [
             schema
-            for schema in await registry.schemas(name)
+            async for schema in registry.schemas(name)
             if schema.format == new.format and schema.version < new.version
         ]
         if not earlier:

@@ -467,7 +467,7 @@ class CoreClient:
         stall: Seconds | None = None,
         sentinel: bool | Callable[[Message], bool] = False,
     ) -> Replies:
-        """Publish and gather replies: iterate the result.
+        """Publish and gather replies: iterate the result, or `.all()` for a list.
 
         Sends the request when the first reply is needed. It ends after `max_msgs` replies (0: no
         limit), `stall` seconds without another reply (None: no limit), the sentinel, which is not

@@ -24,10 +24,10 @@ import itertools
 import math
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 from msgspec import Struct
 
@@ -424,7 +424,7 @@ class ReplyQueue:
 
 
 class Replies:
-    """The result of `Client.request_many`: iterate it, or await it for a list; once.
+    """The replies to `Client.request_many`: `async for`, or `await replies.all()`; once.
 
     Nothing is sent before the first reply is needed. The end of an `async with` block, `aclose`,
     and leaving an `async for` early end the request.
@@ -436,10 +436,8 @@ class Replies:
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._replies
 
-    def __await__(self) -> Generator[Any, None, list[Message]]:
-        return self._all().__await__()
-
-    async def _all(self) -> list[Message]:
+    async def all(self) -> list[Message]:
+        """Every reply in a list. Raises the errors of iterating."""
         return [message async for message in self._replies]
 
     async def aclose(self) -> None:

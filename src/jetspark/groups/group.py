@@ -89,17 +89,20 @@ class ConsumerGroup:
         """Read the configuration again. Raises CodecError for an invalid one."""
         return (await self._read())[0]
 
-    async def active_members(self) -> list[str]:
-        """The members with a consumer and a waiting instance."""
+    def active_members(self) -> Listing[str]:
+        """The members with a consumer and a waiting instance, sorted."""
+        return Listing(self._active_members)
+
+    async def _active_members(self) -> AsyncIterator[str]:
         config = await self.refresh()
         names = {self._location.consumer(member): member for member in members_of(config)}
-        return sorted(
-            [
-                names[info.name]
-                async for info in self._js.stream(self._location.source).consumers()
-                if info.name in names and (self._location.elastic or info.num_waiting)
-            ]
-        )
+        active = [
+            names[info.name]
+            async for info in self._js.stream(self._location.source).consumers()
+            if info.name in names and (self._location.elastic or info.num_waiting)
+        ]
+        for member in sorted(active):
+            yield member
 
     async def step_down(self, member: str) -> None:
         """Let another instance of a member take over.

@@ -7,14 +7,16 @@ Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jetspark.errors as errors
+from jetspark.client.listing import Listing
 from jetspark.documents.streams import StoredMsg
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.stored import StoredCalls, leader_get
+from jetspark.jetstream.stored import StoredCalls, StoredMsgs, leader_get
 from jetspark.subjects import check_publish_subject
 from jetspark.wire.documents import decode_document, decode_json
 
@@ -86,16 +88,17 @@ class CounterCalls(StoredCalls):
         check_publish_subject(subject)
         return await read_counter(self._api, self.name, subject)
 
-    async def get_counters(self, subjects: str | Sequence[str]) -> list[Counter]:
+    def get_counters(self, subjects: str | Sequence[str]) -> Listing[Counter]:
         """The counters of all matching subjects, as of one moment.
 
         A message that is not a counter is reported and left out. See `get_last` for its
         conditions, errors and lag.
         """
-        counters = []
-        async for message in self.get_last(subjects):
+        return Listing(partial(self._read_counters, self.get_last(subjects)))
+
+    async def _read_counters(self, messages: StoredMsgs) -> AsyncIterator[Counter]:
+        async for message in messages:
             try:
-                counters.append(_counter(message))
+                yield _counter(message)
             except errors.JetStreamError as error:
                 self._api.client.report(error)
-        return counters

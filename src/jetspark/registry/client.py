@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 import jetspark.registry.documents as documents
 from jetspark.client.client import CoreClient
+from jetspark.client.listing import Listing
 from jetspark.documents.document import Document, to_wire
 from jetspark.errors import ConfigError, NoRespondersError, ServiceError
 from jetspark.timestamps import Seconds
@@ -101,24 +103,28 @@ class SchemaRegistry:
             documents.Verb.UPDATE, ref.subject_tail, request, documents.SchemaVersion
         )
 
-    async def schemas(self, filter: str | None = None) -> list[documents.Schema]:
-        """List every version and revision; `filter`: only of names that match, as in "orders.*"."""
-        request = documents.ListRequest(filter=filter)
+    def schemas(self, filter: str | None = None) -> Listing[documents.Schema]:
+        """Every version and revision; `filter`: only of names that match, as in "orders.*"."""
+        return Listing(partial(self._schemas, filter))
+
+    async def _schemas(self, filter: str | None) -> AsyncIterator[documents.Schema]:
         try:
-            part = await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
-            return part.schemas
+            part = await self._list(filter)
         except ServiceError as error:
             if error.code != documents.Code.TOO_LARGE:
                 raise
-        # It is a registry of ours, which can answer in parts.
-        schemas: list[documents.Schema] = []
-        after: str | None = ""
-        while after is not None:
-            request = documents.ListRequest(filter=filter, after=after)
-            part = await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
-            schemas += part.schemas
-            after = part.next
-        return schemas
+            # It is a registry of ours, which can answer in parts.
+            part = await self._list(filter, after="")
+        while True:
+            for schema in part.schemas:
+                yield schema
+            if part.next is None:
+                return
+            part = await self._list(filter, after=part.next)
+
+    async def _list(self, filter: str | None, after: str | None = None) -> documents.ListResponse:
+        request = documents.ListRequest(filter=filter, after=after)
+        return await self._request(documents.Verb.LIST, "", request, documents.ListResponse)
 
     async def remove(
         self, name: str, *, format: str, version: int | None = None, revision: int | None = None
