@@ -51,7 +51,8 @@ def test_mistakes_are_one_sentence(url: str, run: Run, stream: str) -> None:
         ("info", stream, "wroker"): (
             f'Consumer "wroker" of stream "{stream}" not found on {url} (did you mean "worker"?).'
         ),
-        ("info", stream, "x"): f'Consumer "x" of stream "{stream}" not found on {url}.',
+        ("info", stream, "x"): f'Consumer "x" of stream "{stream}" not found on {url}; '
+        f"`jetspark consumer ls {stream}` shows the consumers.",
         ("ls", stream + "0"): (
             f'Stream "{stream}0" not found on {url} (did you mean "{stream}"?).'
         ),

@@ -14,6 +14,7 @@ from jetspark.cli import scopes
 from jetspark.cli.console import Outcome, say
 from jetspark.cli.flags import JsonOption, MetricsOption, Repeated, Switch
 from jetspark.cli.formatting import describe_left_out, format_count
+from jetspark.cli.progress import spinner
 from jetspark.cli.query_watch import Watch
 from jetspark.cli.scopes import BAD_RECORDS, PAYLOADS, READING, RUN, TABLE
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
@@ -161,7 +162,7 @@ def ingest(
         return None
     settings = spark.settings()
 
-    with signals_held():
+    with signals_held(), spinner("loading Spark …", quiet=spark.quiet):
         from jetspark.spark.pipelines.ingest import Ingest
 
     job = Ingest(

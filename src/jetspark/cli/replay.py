@@ -104,7 +104,7 @@ def replay(
     }
     settings = flags.settings()
 
-    with signals_held():
+    with signals_held(), spinner("loading Spark …", quiet=flags.quiet):
         from jetspark.spark.pipelines.replay import Replay
         from jetspark.spark.stream_sink.options import parse_sink_options
         from jetspark.spark.stream_sink.target import inspect_target

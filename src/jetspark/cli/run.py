@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from jetspark.cli.console import Outcome
 from jetspark.cli.flags import JsonOption, MetricsOption, Switch
 from jetspark.cli.formatting import describe_left_out, format_count
+from jetspark.cli.progress import spinner
 from jetspark.cli.query_watch import Watch
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_flags import LOCAL, SparkFlags
@@ -56,7 +57,7 @@ def run(
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL, or as the file says
             that OPENLINEAGE_CONFIG names.
     """
-    with signals_held():
+    with signals_held(), spinner("loading Spark …", quiet=flags.quiet):
         from jetspark.spark.pipelines import pipeline as pipelines
         from jetspark.spark.pipelines.pipeline_file import read_pipeline
         from jetspark.spark.queries.checkpoint_lock import locked

@@ -98,16 +98,16 @@ class StreamAPI:
 
     def _not_found_message(self, name: str) -> str:
         """The error's sentence for a stream that does not exist, with a hint to a similar name."""
-        hint = ""
+        hint = "; `jetspark stream ls` shows the streams."
         # Without permission to list streams, a request may also be answered by silence.
         with suppress(errors.PermissionsError, errors.RequestTimeoutError):
             names = self.stream_names()
             if STREAM_PREFIX + name in names:
                 bucket = errors.named("bucket")
-                hint = f"; there is a bucket of that name: --bucket, or {bucket}"
+                hint = f"; there is a bucket of that name: {bucket} reads it."
             elif near := nearest_name(name, names):
-                hint = f' (did you mean "{near}"?)'
-        return f'Stream "{name}" not found on {self.link.server}{hint}.'
+                hint = f' (did you mean "{near}"?).'
+        return f'Stream "{name}" not found on {self.link.server}{hint}'
 
     def create(self, config: dict[str, Any]) -> dict[str, Any]:
         """Create a stream; returns its configuration."""
