@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
             for number in range(job.messages):
                 file.write(block[number % 1000 :] + block[: number % 1000])
         with blocking.connect(job.url) as nc:
-            store = nc.jetstream().create_object_store(_STORE)
+            store = nc.jetstream().create_object_store(_STORE, allow_batched=True)
             store.put(_OBJECT, source, chunk_size=job.size)
         raw.fill(job.url, _RAW, job.messages, job.size)
         job = replace(job, stream=str(source))

@@ -22,6 +22,7 @@ async def messages(store: ObjectStore) -> int:
 async def store(js: JetStream, unique: Unique) -> AsyncIterator[ObjectStore]:
     """In memory."""
     name = unique("F")
-    yield await js.create_object_store(name, storage="memory")
+    has_batches = js.server_info is not None and js.server_info.at_least(2, 14)
+    yield await js.create_object_store(name, storage="memory", allow_batched=has_batches or None)
     with suppress(ObjectStoreNotFoundError):
         await js.delete_object_store(name)

@@ -9,8 +9,10 @@ import nats
 import nats.js.errors
 import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
+from tests.conftest import Unique
 
 from jetspark.errors import APIError, ObjectNotFoundError
+from jetspark.full_client import JetStream
 from jetspark.objects import ObjectStore
 
 CONTENT = os.urandom(300_000)
@@ -69,3 +71,13 @@ async def test_changes_of_one_client_are_seen_by_the_other(store: ObjectStore, t
     await theirs.seal()
     with pytest.raises(APIError, match="sealed"):
         await store.put("a", b"1")
+
+
+async def test_creating_our_store_again_binds_to_it(
+    js: JetStream, py_peer: Any, unique: Unique
+) -> None:
+    name = unique("F")
+    await (await js.create_object_store(name)).put("a", CONTENT)
+    theirs = await py_peer.jetstream().create_object_store(name)
+    assert (await theirs.get("a")).data == CONTENT
+    await js.delete_object_store(name)

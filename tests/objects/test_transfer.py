@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Unique
+from tests.conftest import NeedsServer, Unique
 from tests.jetstream.conftest import holds
 from tests.jetstream.eventually import eventually
 from tests.objects.conftest import messages
@@ -359,8 +359,13 @@ async def test_a_store_without_fast_ingest_is_bound_to_and_takes_objects(
     await js.delete_object_store(name)
 
 
-async def test_a_full_store_refuses_a_batch(js: JetStream, unique: Unique) -> None:
-    store = await js.create_object_store(unique("F"), storage="memory", max_bytes=2_500_000)
+async def test_a_full_store_refuses_a_batch(
+    js: JetStream, unique: Unique, needs_server: NeedsServer
+) -> None:
+    needs_server("2.14")
+    store = await js.create_object_store(
+        unique("F"), storage="memory", max_bytes=2_500_000, allow_batched=True
+    )
     await store.put("a", b"old")
     async with asyncio.timeout(30):
         with pytest.raises(errors.APIError, match="maximum bytes"):
@@ -395,12 +400,13 @@ async def test_chunks_of_a_batch_that_ends_early_are_stored_once_and_in_order(
 
 
 async def test_a_batch_waits_for_a_link_only_so_long(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch, needs_server: NeedsServer
 ) -> None:
+    needs_server("2.14")
     monkeypatch.setattr(writer_module, "STALL_TIMEOUT", 0.5)
     options: Any = {"reconnect_wait": 0.05, "max_reconnect_attempts": -1}
     async with connect(nats_server.url, **options) as nc:
-        store = await nc.jetstream(timeout=1).create_object_store("F")
+        store = await nc.jetstream(timeout=1).create_object_store("F", allow_batched=True)
         source = Stopper()
         putting = await half(store, source, chunk_size=10_000)
         await holds(nc.jetstream(), store.stream, 200)

@@ -95,12 +95,16 @@ class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
 
     max_bytes: int | None = None
     """Most bytes of the store, which refuses objects when full; -1 (the default): no limit."""
+    allow_batched: bool | None = None
+    """Whether large objects are put by fast ingest (2.14), which is faster. Off by default, since
+    other clients that create the same store expect its usual configuration."""
 
 
 class ObjectStoreOptions(BackedOptions, total=False):
     """The fields of ObjectStoreConfig as options, for type checkers."""
 
     max_bytes: int | None
+    allow_batched: bool | None
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:

@@ -395,13 +395,8 @@ class ObjectStoreCalls(JetStreamContext):
         """
         store = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
-        stream_options = {"name": stream, **new_store(name, store)}
         try:
-            # For fast ingest. Older servers do not have it, nor do stores of other clients.
-            with suppress(errors.UnsupportedByServerError, errors.NameInUseError):
-                await self.create_stream(**stream_options, allow_batched=True)
-                return ObjectStore(self, name)
-            await self.create_stream(**stream_options)
+            await self.create_stream(name=stream, **new_store(name, store))
         except errors.NameInUseError as error:
             raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
         return ObjectStore(self, name)
