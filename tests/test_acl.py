@@ -788,7 +788,7 @@ async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
         js = admin.jetstream()
         await js.create_stream(name="S", subjects=["s.*", "again.*"])
         consumer = await js.stream("S").create_consumer(durable_name="c")
-        dead = await js.create_dead_letters("DEAD", "S")
+        dead = await js.create_or_update_dead_letters("DEAD", "S")
         for _ in range(2):
             await js.publish("s.x")
             await (await consumer.next(5)).term()

@@ -13,7 +13,7 @@ def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Unique) -> None
     name = unique("ORDERS")
     js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
     consumer = js.stream(name).create_consumer(durable_name="worker")
-    dead = js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
+    dead = js.create_or_update_dead_letters(f"{name}_DEAD", name, storage="memory")
     with dead.worker() as worker:
         js.publish(f"{name}.eu", b"a vase")
         consumer.next(timeout=20).term("broken")

@@ -130,7 +130,7 @@ def test_a_misspelt_name_is_told_with_those_that_there_are(
                 said = f'There are no dead letters "NONE"{there}.\n'
                 assert run(*arguments, server=nats_server.url) == (app.FAILED, "", said)
             nc.jetstream().create_stream(name="ORDERS", subjects=["orders"])
-            nc.jetstream().create_dead_letters("DEAD", "ORDERS")
+            nc.jetstream().create_or_update_dead_letters("DEAD", "ORDERS")
 
 
 def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
@@ -142,7 +142,7 @@ def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
     with blocking.connect(nats_server.url) as nc:
         js = nc.jetstream()
         js.create_stream(name="ORDERS", subjects=["orders"])
-        js.create_dead_letters("DEAD", "ORDERS")
+        js.create_or_update_dead_letters("DEAD", "ORDERS")
         js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.ORDERS.c", b"hello")
         code, out, err = dead_letters("run", "DEAD", "--once")
         assert (code, out) == (app.SUCCEEDED, "1 moved\n")

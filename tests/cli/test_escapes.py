@@ -74,7 +74,7 @@ def test_no_command_passes_on_escapes(nats_server: NatsServer, tmp_path: Path, r
         js.create_stream(name="S", subjects=["s.>"], description=EVIL, metadata={EVIL: EVIL})
         js.stream("S").create_consumer(durable_name="c", description=EVIL, metadata={EVIL: EVIL})
         js.publish("s.1", EVIL.encode(), headers={"X": "\x1b[2J\x9b"})
-        js.create_dead_letters("D", "S", description=EVIL)
+        js.create_or_update_dead_letters("D", "S", description=EVIL)
         js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c", EVIL.encode())
         js.dead_letters("D").move()
         js.backup_stream("S", tmp_path / "b")

@@ -83,7 +83,7 @@ async def make_orders(js: JetStream, unique: Unique) -> AsyncIterator[Callable[.
             name=name, subjects=[f"{name}.>"], storage="memory", retention=retention
         )
         await js.stream(name).create_consumer(durable_name="worker", max_deliver=1)
-        dead = await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
+        dead = await js.create_or_update_dead_letters(f"{name}_DEAD", name, storage="memory")
         made.append(Orders(js, name, dead))
         return made[-1]
 

@@ -170,7 +170,9 @@ async def test_a_choice_without_watch_and_letter_is_refused(js: JetStream, order
     with pytest.raises(errors.ConfigError, match=refusal):
         await dead.replay(stream="NOPE")
     assert await dead.replay(consumer="other") == (0, 0, 0, 0)
-    await js.create_dead_letters(dead.name, orders.name, consumers="other", storage="memory")
+    await js.create_or_update_dead_letters(
+        dead.name, orders.name, consumers="other", storage="memory"
+    )
     assert len(await dead.letters(consumer="worker").all()) == 1  # of a consumer watched before
     with pytest.raises(errors.ConfigError, match=r"'slip', .* > other\."):
         await dead.replay(consumer="slip")
@@ -214,7 +216,7 @@ async def test_a_message_without_room_for_headers_is_stored_without_payload(
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s"])
         await js.stream("S").create_consumer(durable_name="worker", max_deliver=1)
-        orders = Orders(js, "S", await js.create_dead_letters("DEAD", "S"))
+        orders = Orders(js, "S", await js.create_or_update_dead_letters("DEAD", "S"))
         await js.publish("s", b"x" * 990)
         async with orders.giving_up():
             await orders.waiting(1)
@@ -382,7 +384,9 @@ async def test_several_workers_share(orders: Orders) -> None:
 async def test_made_again_they_take_in_more(js: JetStream, orders: Orders, stream: str) -> None:
     await js.stream(stream).create_consumer(durable_name="worker", max_deliver=1)
     await orders.give_up("eu")
-    dead = await js.create_dead_letters(orders.dead.name, [orders.name, stream], storage="memory")
+    dead = await js.create_or_update_dead_letters(
+        orders.dead.name, [orders.name, stream], storage="memory"
+    )
     await Orders(js, stream, dead).give_up("us")
     assert await dead.move() == 2
     assert [one.stream for one in await dead.letters().all()] == [orders.name, stream]
@@ -393,7 +397,9 @@ async def test_only_dead_letters_of_the_chosen_consumers(
 ) -> None:
     name = f"{stream}_DEAD"
     for streams, consumers in ((stream, "a"), ([stream, stream], ["a", "a"])):
-        dead = await js.create_dead_letters(name, streams, consumers=consumers, storage="memory")
+        dead = await js.create_or_update_dead_letters(
+            name, streams, consumers=consumers, storage="memory"
+        )
         assert dead.advisories == f"{name}_ADVISORIES"
         subjects = (await js.stream(dead.advisories).info()).config.subjects or []
         assert all(subject.endswith(f".{stream}.a") for subject in subjects)
@@ -407,9 +413,9 @@ async def test_only_dead_letters_of_the_chosen_consumers(
 
     monkeypatch.setattr(Stream, "create_or_update_consumer", refused)
     with pytest.raises(errors.APIError, match="insufficient"):
-        await js.create_dead_letters(name, stream, storage="memory")
+        await js.create_or_update_dead_letters(name, stream, storage="memory")
     with pytest.raises(errors.StreamNotFoundError, match=f"{stream}_TYPO"):
-        await js.create_dead_letters(name, f"{stream}_TYPO")
+        await js.create_or_update_dead_letters(name, f"{stream}_TYPO")
     for left in (name, f"{name}_ADVISORIES"):
         with pytest.raises(errors.StreamNotFoundError):
             await js.stream(left).info()
@@ -434,7 +440,7 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
     await js.create_stream(name=f"{name}_ADVISORIES", subjects=taken, **foreign)
     before = (await js.stream(f"{name}_ADVISORIES").info()).config
     with pytest.raises(errors.ConfigError, match=f'another stream "{name}_ADVISORIES"'):
-        await js.create_dead_letters(name, orders.name, storage="memory")
+        await js.create_or_update_dead_letters(name, orders.name, storage="memory")
     assert (await js.stream(f"{name}_ADVISORIES").info()).config == before
     with pytest.raises(errors.StreamNotFoundError):
         await js.stream(name).info()
@@ -445,7 +451,7 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
     assert (await js.stream(orders.dead.advisories).info()).config.subjects == [f"{name}.c"]
     for stream in (orders.dead.advisories, f"{name}_ADVISORIES"):
         await js.delete_stream(stream)
-    await js.create_dead_letters(orders.dead.name, orders.name)  # for the fixture
+    await js.create_or_update_dead_letters(orders.dead.name, orders.name)  # for the fixture
 
 
 async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
@@ -454,15 +460,15 @@ async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
     one, two, three = (unique("D") for _ in range(3))
     for own in (one, f"{one}_ADVISORIES"):
         with pytest.raises(errors.ConfigError, match=f'cannot watch stream "{own}"'):
-            await js.create_dead_letters(one, own)
+            await js.create_or_update_dead_letters(one, own)
     with pytest.raises(errors.StreamNotFoundError):
         await js.stream(one).info()
     first = orders.dead.name
-    await js.create_dead_letters(two, first, storage="memory")
-    await js.create_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
+    await js.create_or_update_dead_letters(two, first, storage="memory")
+    await js.create_or_update_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
     for dead, watched in ((first, three), (two, three), (first, two)):
         with pytest.raises(errors.ConfigError, match=f'cannot watch stream "{watched}"'):
-            await js.create_dead_letters(dead, watched, storage="memory")
+            await js.create_or_update_dead_letters(dead, watched, storage="memory")
     for name in (two, three):
         await js.delete_dead_letters(name)
 
@@ -473,10 +479,10 @@ async def test_no_other_stream_is_taken_for_dead_letters(js: JetStream, orders: 
     for said, call in (
         ("not a stream of", js.dead_letters(stream)),
         ("not a stream of", js.delete_dead_letters(stream)),
-        ("not a stream of", js.create_dead_letters(stream, "ORDERS")),
-        ("stores advisories on", js.create_dead_letters(more, [stream])),
-        ("decides on subjects", js.create_dead_letters("D", "ORDERS", **mistake)),
-        ("streams is empty", js.create_dead_letters("D", [])),
+        ("not a stream of", js.create_or_update_dead_letters(stream, "ORDERS")),
+        ("stores advisories on", js.create_or_update_dead_letters(more, [stream])),
+        ("decides on subjects", js.create_or_update_dead_letters("D", "ORDERS", **mistake)),
+        ("streams is empty", js.create_or_update_dead_letters("D", [])),
     ):
         with pytest.raises(errors.ConfigError, match=said):
             await call
@@ -491,7 +497,9 @@ async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported:
             await eventually(lambda: reported)
     with pytest.raises(errors.ConsumerNotFoundError):
         await orders.dead.worker().__aenter__()
-    dead = await orders.js.create_dead_letters(orders.dead.name, orders.name, storage="memory")
+    dead = await orders.js.create_or_update_dead_letters(
+        orders.dead.name, orders.name, storage="memory"
+    )
     worker = dead.worker()
     with pytest.raises(errors.ConfigError, match="block is entered"):
         await worker.wait()
@@ -504,5 +512,5 @@ async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported:
     await orders.js.delete_stream(dead.advisories)
     with pytest.raises(errors.StreamNotFoundError):
         await dead.move()
-    dead = await orders.js.create_dead_letters(dead.name, orders.name, storage="memory")
+    dead = await orders.js.create_or_update_dead_letters(dead.name, orders.name, storage="memory")
     assert await dead.move() == 0

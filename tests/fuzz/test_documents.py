@@ -23,7 +23,7 @@ async def test_every_good_neighbour_of_a_bad_document_is_delivered(nats_server: 
     async with connect(nats_server.url, error_callback=lambda error: None) as nc:
         js = nc.jetstream()
         await js.create_stream(name="S", subjects=["s"])
-        dead = await js.create_dead_letters("D", "S")
+        dead = await js.create_or_update_dead_letters("D", "S")
         store = await js.create_object_store("O")
         subject = "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.c"
         expected = []

@@ -80,12 +80,24 @@ async def test_the_stream_of_a_store_follows_adr_20(js: JetStream, unique: Uniqu
             await call()
 
 
+async def test_a_store_is_created_or_updated(js: JetStream, unique: Unique) -> None:
+    name = unique("F")
+    store = await js.create_or_update_object_store(name, description="first", storage="memory")
+    await store.put("a", b"1")
+    again = await js.create_or_update_object_store(name, ttl=timedelta(hours=1))
+    config = (await again.status()).config
+    assert (config.description, config.ttl) == ("first", timedelta(hours=1))
+    assert await again.get_bytes("a") == b"1"
+
+
 async def test_a_stream_that_is_no_store_is_left_alone(js: JetStream, unique: Unique) -> None:
     name = unique("F")
     await js.create_stream(name=f"OBJ_{name}", subjects=[f"{name}.x"], storage="memory")
     before = (await js.stream(f"OBJ_{name}").info()).config
     with pytest.raises(errors.NameInUseError, match=f'Object store "{name}" exists'):
         await js.create_object_store(name)
+    with pytest.raises(errors.NameInUseError):
+        await js.create_or_update_object_store(name)
     for call in (
         js.object_store(name),
         js.update_object_store(name, ttl=timedelta(hours=1)),

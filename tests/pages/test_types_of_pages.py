@@ -48,8 +48,8 @@ async def program(message: Message, deny: dict[str, bool]) -> None:
         await js.stream("S").create_consumer(name="c", ack_wait=1.5, backoff=[1, wait])
         await js.stream("S").create_consumer(durable="c")  # call-arg
         await js.stream("S").create_push_consumer(deliver_subject=1)  # arg-type
-        await js.create_dead_letters("D", "S", max_age=wait, storage="memory")
-        await js.create_dead_letters("D", "S", retention="limits")  # call-arg
+        await js.create_or_update_dead_letters("D", "S", max_age=wait, storage="memory")
+        await js.create_or_update_dead_letters("D", "S", retention="limits")  # call-arg
         bucket: jetspark.kv.Bucket = await js.create_bucket("B", history=3, ttl=60)
         await js.create_bucket("B", max_age=60)  # call-arg
         await js.create_bucket_aggregate("B", [], mirror_name="C")  # call-arg

@@ -275,11 +275,16 @@ class JetStream(Twin):
     server_info = Read[ServerInfo | None]()
     account_info = awaits(AsyncJetStream.account_info)
     api_request = awaits(AsyncJetStream.api_request)
-    create_dead_letters = awaits(AsyncJetStream.create_dead_letters, DeadLetters)
+    create_or_update_dead_letters = awaits(
+        AsyncJetStream.create_or_update_dead_letters, DeadLetters
+    )
     dead_letters = awaits(AsyncJetStream.dead_letters, DeadLetters)
     delete_dead_letters = awaits(AsyncJetStream.delete_dead_letters)
     create_object_store = awaits(AsyncJetStream.create_object_store, ObjectStore)
     update_object_store = awaits(AsyncJetStream.update_object_store, ObjectStore)
+    create_or_update_object_store = awaits(
+        AsyncJetStream.create_or_update_object_store, ObjectStore
+    )
     object_store = awaits(AsyncJetStream.object_store, ObjectStore)
     delete_object_store = awaits(AsyncJetStream.delete_object_store)
     object_store_names = makes(AsyncJetStream.object_store_names, Listing)

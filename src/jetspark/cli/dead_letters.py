@@ -101,7 +101,9 @@ def create(
                     f'Stream "{name}" exists and has other messages: give the dead letters a name '
                     f"of their own, such as {name}_DEAD."
                 )
-        dead = await js.create_dead_letters(name, stream, consumers=consumer, num_replicas=replicas)
+        dead = await js.create_or_update_dead_letters(
+            name, stream, consumers=consumer, num_replicas=replicas
+        )
         return before, dead
 
     before, dead = connection.jetstream(make, stream=stream)

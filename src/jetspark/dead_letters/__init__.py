@@ -1,6 +1,6 @@
 """Dead letters: messages that a consumer gave up go to a stream of their own.
 
-`JetStream.create_dead_letters` makes it, built on the public calls of JetStream.
+`JetStream.create_or_update_dead_letters` makes it, built on the public calls of JetStream.
 """
 
 from jetspark.dead_letters.dead_letters import DeadLetterCalls as DeadLetterCalls

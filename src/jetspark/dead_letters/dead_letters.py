@@ -62,7 +62,7 @@ class Replayed(NamedTuple):
 
 
 class DeadLetters:
-    """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`.
+    """The dead letters of some streams or consumers; see `JetStream.create_or_update_dead_letters`.
 
     Calls to the server raise the errors of every API call (see `JetStream`).
     """
@@ -306,7 +306,7 @@ _SHARED = {"storage", "num_replicas", "placement"}
 class DeadLetterCalls(JetStreamContext):
     """The calls of JetStream for dead letters."""
 
-    async def create_dead_letters(
+    async def create_or_update_dead_letters(
         self,
         name: str,
         streams: str | Iterable[str],
@@ -328,7 +328,7 @@ class DeadLetterCalls(JetStreamContext):
         `JetStream`).
         """
         if wrong := sorted(_FIXED_OPTIONS & options.keys()):
-            raise errors.ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
+            raise errors.ConfigError(f"create_or_update_dead_letters decides on {wrong[0]} itself.")
         check_name("stream", name)
         watched = _names("stream", streams)
         subjects = [

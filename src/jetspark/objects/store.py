@@ -418,6 +418,28 @@ class ObjectStoreCalls(JetStreamContext):
             await self.stream(stream).update(**stream_options_of(store, STREAM_FIELDS))
         return ObjectStore(self, name)
 
+    async def create_or_update_object_store(
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
+    ) -> ObjectStore:
+        """Update an object store, or create it.
+
+        Raises as `update_object_store` and `create_object_store`.
+        """
+        store = store_config(config, options)
+        with suppress(errors.ObjectStoreNotFoundError):
+            return await self.update_object_store(name, store)
+        try:
+            return await self.create_object_store(name, store)
+        except errors.NameInUseError as error:
+            try:
+                return await self.update_object_store(name, store)  # created in between
+            except errors.ObjectStoreNotFoundError:
+                raise error from None  # another stream has its name
+
     async def object_store(self, name: str) -> ObjectStore:
         """Bind to an existing object store.
 
