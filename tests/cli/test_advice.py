@@ -99,7 +99,7 @@ def test_each_library_that_is_imported_has_an_extra() -> None:
         ("pyiceberg", "ingest S --to t --format iceberg", "iceberg"),
         ("pyiceberg", "replay cat:a.b --to S", "iceberg"),
         ("websockets", "stream ls --server ws://127.0.0.1:1", "ws"),
-        ("google", "ingest S --to t --decode protobuf --schema m:M", "protobuf"),
+        ("google", "ingest S --to t --decode protobuf --schema-file o.proto", "protobuf"),
         ("jsonschema", "registry serve", "registry"),
         ("pyarrow", "sub s --decode avro --schema-file x", "spark"),
         ("pyspark", "ingest S --to t", "spark"),
@@ -110,6 +110,8 @@ def test_a_missing_library_is_one_sentence_before_spark_starts(
 ) -> None:
     name = admin.stream(1)
     (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "rows.parquet").touch()
+    (tmp_path / "o.proto").write_text('syntax = "proto3"; message O { string id = 1; }')
     (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
     (tmp_path / "p.toml").write_text(
         f'checkpoint = "c"\n[sources.a]\nstream = "{name}"\nservers = "{admin.url}"\n'

@@ -148,7 +148,7 @@ def test_who_follows_a_stream_merges_unless_that_was_decided() -> None:
     ("given", "said"),
     [
         ({"keys": "n", "compactEvery": "5"}, "is for tables to which rows are added"),
-        ({"compactEvery": "-1"}, "must be a whole number of at least 1"),
+        ({"compactEvery": "-1"}, "must be a whole number of at least 0"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:

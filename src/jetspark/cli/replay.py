@@ -120,9 +120,10 @@ def replay(
         order_by=rows.order_by,
         table_options=spark_texts(reading) | rows.table_options,
     )
+    # Errors in the options, the table or the stream come before Spark starts.
+    sink_options = parse_sink_options(writing).for_batch()
     job.check()
-    # Errors in the options or the stream come before Spark starts.
-    inspect_target(parse_sink_options(writing).for_batch())
+    inspect_target(sink_options)
     before = job.already()  # rows that an earlier run with this --transaction-id published, or None
     try:
         with (
