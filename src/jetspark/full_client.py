@@ -40,11 +40,28 @@ class JetStream(
     refuses for a reason without a class of its own, JetStreamError for an unreadable answer;
     RequestTimeoutError, ConnectionClosedError, PermissionsError, MaxPayloadError, and
     OutboundBufferError during an outage.
+
+    Example:
+        ```python
+        js = nc.jetstream(timeout=10)
+        await js.create_stream(name="INVOICES", subjects=["invoices.>"], storage="memory")
+        ack = await js.publish("invoices.eu", b"42 EUR")
+        print(ack.stream, ack.seq)  # INVOICES 1
+        ```
     """
 
 
 class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls):
-    """A connection to NATS; see `jetspark.client.client`."""
+    """A connection to NATS; see `jetspark.client.client`.
+
+    Example:
+        ```python
+        nc = await jetspark.connect("nats://127.0.0.1:4222")
+        await nc.publish("orders.eu", b"42 apples")
+        print((await nc.jetstream().publish("orders.us", b"7 pears")).stream)  # ORDERS
+        await nc.drain()
+        ```
+    """
 
     def jetstream(
         self,
@@ -62,6 +79,12 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls)
         `jetstream_api_prefix` apply. `trace`: log each API request and answer to "jetspark.trace"
         at level DEBUG, without messages and secrets. Sends nothing. Raises ConfigError for both
         domain and api_prefix, BadNameError, BadSubjectError.
+
+        Example:
+            ```python
+            js = nc.jetstream(timeout=10)
+            hub = nc.jetstream(domain="hub")  # of another domain
+            ```
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
@@ -125,6 +148,13 @@ def connect(
     is called with each change of the connection, `error_callback` with errors that no call can
     raise; both may be async. Raises ConfigError for an unknown option or a wrong value; connecting
     raises the errors of `Client.connect`.
+
+    Example:
+        ```python
+        async with jetspark.connect("nats://127.0.0.1:4222", name="orders") as nc:
+            await nc.publish("orders.eu", b"42 apples")
+            print(nc.status)  # connected
+        ```
     """
     connect_options: ConnectOptions = make_options(servers, **options)
     return Connecting(

@@ -108,6 +108,13 @@ def read(
     `connection`: as of `jetspark.connect`.
 
     Raises ConfigError for wrong arguments, and without pyarrow.
+
+    Example:
+        ```python
+        rows = jetspark.read("ORDERS", servers="nats://127.0.0.1:4222")
+        table = rows.to_arrow()
+        print(table.num_rows)  # 3
+        ```
     """
     library("pyarrow", "'jetspark[arrow]'")
     from jetspark.ranges.scan import Scan, parse_bound
@@ -212,6 +219,13 @@ class Rows:
     `polars.DataFrame(rows)`, `duckdb.from_arrow(rows)` and others take it. Every use raises
     DataLossError, StreamRecreatedError, StreamNotFoundError; IncompleteRangeError without progress;
     ConfigError for what cannot be read; the errors of connecting; BackupError for a backup.
+
+    Example:
+        ```python
+        rows = jetspark.read("ORDERS", servers="nats://127.0.0.1:4222")
+        for batch in rows:
+            print(batch.num_rows, batch.column("subject")[0])  # 3 orders.eu
+        ```
     """
 
     def __init__(self, scan: Scan, *, progress: bool = False) -> None:

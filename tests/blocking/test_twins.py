@@ -20,6 +20,7 @@ import jetspark
 from jetspark import blocking, full_client
 from jetspark.blocking import client as blocking_client
 from jetspark.blocking import consumers as blocking_consumers
+from jetspark.blocking.twin import blocking_docstring
 from jetspark.client import callbacks, subscription
 from jetspark.client.messages import MessageView
 from jetspark.jetstream import JsMsg, consume
@@ -234,7 +235,7 @@ def test_help_says_what_the_asyncio_client_says() -> None:
         function: Any = other.fget if isinstance(other, property) else other
         own = inspect.unwrap(function).__module__.startswith("jetspark.blocking")
         if (hasattr(function, "__wrapped__") and not own) or function.__name__ == "<lambda>":
-            assert doc.split() == (inspect.getdoc(value) or "").split(), call
+            assert doc.split() == (blocking_docstring(None, value.__doc__) or "").split(), call
         else:
             assert doc or not inspect.getdoc(value), call  # its own, where it has one
         assert not ASYNC.search(doc), call
@@ -242,7 +243,7 @@ def test_help_says_what_the_asyncio_client_says() -> None:
 
 def test_classes_say_the_same() -> None:
     for one, twin in TWINS.items():
-        ours, theirs = (inspect.getdoc(cls) or "" for cls in (twin, one))
+        ours, theirs = inspect.getdoc(twin), blocking_docstring(None, one.__doc__)
         assert ours, one
         if one.__name__ not in OTHER_WORDS:
             assert ours == theirs, one

@@ -105,6 +105,14 @@ class RestoreCalls(JetStreamContext):
         transfer fails, NameInUseError when the stream exists (its `restored` is true when that has
         all of the backup), UnsupportedByServerError for a backup that needs a newer server,
         APIError when the server refuses.
+
+        Example:
+            ```python
+            await js.backup_stream("ORDERS", "backups/orders")
+            await js.delete_stream("ORDERS")
+            stream = await js.restore_stream("backups/orders", max_msgs=1000)
+            print(stream.cached_info.state.messages)  # 3
+            ```
         """
         timeout_seconds = start_timeout(self.api, timeout, ANSWER_TIMEOUT)
         backup = await asyncio.to_thread(verify_backup, folder)

@@ -190,6 +190,12 @@ class BackupCalls(JetStreamContext):
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
         or the disk fails, APIError when the server refuses (streams in memory before 2.15). Then
         nothing is left behind.
+
+        Example:
+            ```python
+            backup = await js.backup_stream("ORDERS", "backups/orders")
+            print(backup.messages, backup.removed)  # 3 0
+            ```
         """
         check_name("stream", name)
         sizes = given(chunk_size=chunk_size, window_size=window_size)

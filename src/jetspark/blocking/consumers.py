@@ -74,9 +74,8 @@ class JsMsg(Message):
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
 
 
+@twin_of(AsyncFetchResult)
 class FetchResult(Fetched[JsMsg]):
-    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
-
     __slots__ = ()
 
 

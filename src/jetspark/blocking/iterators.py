@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.twin import AsyncBlock, Read, Twin
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, twin_of
 from jetspark.blocking.worker import Worker, plain_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
@@ -316,6 +316,7 @@ class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
         self._buffered.extend(self._inner.take_ready(BATCH_SIZE - 1))
 
 
+@twin_of(AsyncListing)
 class Listing(Twin, Generic[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 

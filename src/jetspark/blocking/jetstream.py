@@ -65,6 +65,7 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     publish_headers,
 )
+from jetspark.jetstream.stored import StoredMsgs as AsyncStoredMsgs
 from jetspark.jetstream.stream import Stream as AsyncStream
 from jetspark.jetstream.stream_requests import StreamConfigLike
 from jetspark.payload_bytes import Value, payload_bytes
@@ -124,6 +125,7 @@ class Paged(Listing[ItemT]):
     offline = Read[dict[str, str]]()
 
 
+@twin_of(AsyncStoredMsgs)
 class StoredMsgs(Listing[StoredMsg]):
     """Stored messages in order of their sequences: iterate it, or `msgs.all()` for a list.
 

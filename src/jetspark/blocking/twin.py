@@ -161,8 +161,9 @@ def like(method: Any) -> Callable[[CallT], CallT]:
     """Give a call the name, signature and docstring of the asyncio method."""
 
     def decorate(call: CallT) -> CallT:
-        assigned = ("__name__", "__qualname__", "__annotations__", "__doc__")
+        assigned = ("__name__", "__qualname__", "__annotations__")
         update_wrapper(call, method, assigned=assigned)
+        call.__doc__ = blocking_docstring(None, method.__doc__)
         return call
 
     return decorate
@@ -171,17 +172,34 @@ def like(method: Any) -> Callable[[CallT], CallT]:
 def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
     """Give the blocking twin of `cls`, and its members, the docstrings that they lack.
 
-    Docstrings of the asyncio class are written so that they hold for both.
+    Docstrings of the asyncio class are written so that they hold for both, but for the example.
     """
 
     def decorate(twin: TwinT) -> TwinT:
-        twin.__doc__ = twin.__doc__ or cls.__doc__
+        twin.__doc__ = blocking_docstring(twin.__doc__, cls.__doc__)
         for name in dir(cls):
             own = None if name.startswith("_") else inspect.getattr_static(twin, name, None)
             if isinstance(own, FunctionType | property):
-                own.__doc__ = own.__doc__ or getattr(cls, name).__doc__
+                own.__doc__ = blocking_docstring(own.__doc__, getattr(cls, name).__doc__)
             if isinstance(own, FunctionType) and name in vars(twin):
                 own.__module__ = twin.__module__
         return twin
 
     return decorate
+
+
+_EXAMPLE = "\n\nExample:\n"
+_BLOCKING_WORDS = (
+    ("await ", ""),
+    ("async ", ""),
+    ("jetspark.connect(", "jetspark.blocking.connect("),
+)
+
+
+def blocking_docstring(own: str | None, asyncio_docstring: str | None) -> str | None:
+    """The twin's own docstring or the asyncio one, with the example of that made blocking."""
+    text, _, _ = inspect.cleandoc(own or asyncio_docstring or "").partition(_EXAMPLE)
+    _, title, example = inspect.cleandoc(asyncio_docstring or "").partition(_EXAMPLE)
+    for words in _BLOCKING_WORDS:
+        example = example.replace(*words)
+    return text + title + example or None

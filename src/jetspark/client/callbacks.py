@@ -168,7 +168,16 @@ def _log(error: JetsparkError) -> None:
 
 
 class EventStream:
-    """Async iterator over connection events; ends after Closed. One reader."""
+    """Async iterator over connection events; ends after Closed. One reader.
+
+    Example:
+        ```python
+        async for event in nc.events():
+            print(type(event).__name__)
+            if isinstance(event, jetspark.Closed):
+                break
+        ```
+    """
 
     def __init__(
         self,

@@ -155,7 +155,16 @@ class CoreClient:
         )
 
     def events(self) -> EventStream:
-        """An iterator over the connection's changes from now on; ends when it is closed."""
+        """An iterator over the connection's changes from now on; ends when it is closed.
+
+        Example:
+            ```python
+            events = nc.events()
+            await nc.force_reconnect()
+            async for event in events:
+                print(type(event).__name__)  # Disconnected Reconnected
+            ```
+        """
         return self._notices.stream()
 
     def report(self, error: errors.JetsparkError) -> None:
@@ -379,6 +388,11 @@ class CoreClient:
 
         `codec`: makes the payload of a value, see `jetspark.payloads.Codec`. Raises as
         publish_nowait and the codec.
+
+        Example:
+            ```python
+            await nc.publish("orders.eu", b"42 apples", headers={"Source": "shop 7"})
+            ```
         """
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
@@ -425,6 +439,16 @@ class CoreClient:
         It survives a reconnect. Raises NoRespondersError at once, RequestTimeoutError,
         ConnectionClosedError, its kind ConnectionLostError, PermissionsError for the subject
         or the inbox, BadTimeoutError, and the errors of publish_nowait.
+
+        Example:
+            ```python
+            async def price(message):
+                await message.respond(b"1.20")
+
+            async with nc.subscribe("price.apples", callback=price):
+                reply = await nc.request("price.apples", timeout=0.5)
+                print(reply.data)  # b'1.20'
+            ```
         """
         if self.publishing.asking is None:
             return await plain_request(self, subject, payload, timeout, headers)
@@ -477,6 +501,17 @@ class CoreClient:
         Raises RequestTimeoutError when no reply came in time, NoRespondersError at once,
         BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError, and the errors of
         publish_nowait.
+
+        Example:
+            ```python
+            async def report(message):
+                for part in (b"1", b"2", b""):
+                    await message.respond(part)
+
+            async with nc.subscribe("report", callback=report):
+                async for reply in nc.request_many("report", sentinel=True):
+                    print(reply.data)  # b'1' b'2'
+            ```
         """
         limit = seconds_of(timeout, self.options)
         silence = in_seconds(stall)
@@ -552,6 +587,14 @@ class CoreClient:
         `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
         pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
         BadSubjectError, ConfigError, ConnectionClosedError.
+
+        Example:
+            ```python
+            async with nc.subscribe("prices.*", queue="billing") as prices:
+                await nc.publish("prices.eu", b"1.20")
+                async for message in prices:
+                    print(message.subject, message.data)  # prices.eu b'1.20'
+            ```
         """
         self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
@@ -588,6 +631,17 @@ class CoreClient:
         subject was refused. `on_end`: no more frames will come, after max_msgs (None), a refused
         permission, or the connection's end (ConnectionClosedError); `Listener.close` does not call
         it. Raises the errors of `subscribe`.
+
+        Example:
+            ```python
+            def count(frame):
+                print(len(frame.payload))  # 9
+
+            listener = nc.listen("orders.*", count)
+            await nc.publish("orders.eu", b"42 apples")
+            await nc.flush()
+            await nc.barrier()
+            ```
         """
         self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)

@@ -66,6 +66,16 @@ class Hooks:
     easiest way to write one. Hooks are plain functions called for each message, and must not
     block. Their exceptions are reported and change nothing; they cannot suppress an error. The
     messages of the JetStream API have no hooks. What a class does not override costs nothing.
+
+    Example:
+        ```python
+        class Stamp(jetspark.Hooks):
+            def publish(self, message):
+                message.headers["Shop"] = "7"
+
+        nc = await jetspark.connect("nats://127.0.0.1:4222", hooks=Stamp())
+        await nc.close()
+        ```
     """
 
     def bind(self, client: HookedClient) -> Hooks:

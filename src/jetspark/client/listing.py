@@ -12,6 +12,15 @@ class Listing(Generic[ItemT]):
     """Iterate with `async for`, or `await listing.all()` for a list.
 
     Requests nothing before the first item; each `async for` starts anew.
+
+    Example:
+        ```python
+        keys = (await js.bucket("settings")).keys()
+        async for key in keys:
+            print(key)  # colour
+
+        print(await keys.all())  # ['colour']
+        ```
     """
 
     def __init__(self, read: Callable[[], AsyncIterator[ItemT]]) -> None:

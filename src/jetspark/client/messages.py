@@ -136,14 +136,33 @@ class MessageView(Delivered):
 
 
 class Message(MessageView):
-    """One message."""
+    """One message.
+
+    Example:
+        ```python
+        prices = nc.subscribe("prices.*")
+        await nc.publish("prices.eu", b"1.20", headers={"Currency": "EUR"})
+        message = await prices.next(timeout=2)
+        print(message.subject, message.data, message.headers["Currency"])  # prices.eu b'1.20' EUR
+        ```
+    """
 
     __slots__ = ()
 
     _client: MessageSender
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """Publish an answer. Raises ConfigError without a reply subject, and as publish."""
+        """Publish an answer. Raises ConfigError without a reply subject, and as publish.
+
+        Example:
+            ```python
+            async def double(message):
+                await message.respond(message.data * 2)
+
+            async with nc.subscribe("double", callback=double):
+                print((await nc.request("double", b"ab")).data)  # b'abab'
+            ```
+        """
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
@@ -186,6 +205,13 @@ class PreparedMessage:
 
     Checks headers and payload; sending checks the rest. Raises BadHeaderError for headers that the
     protocol cannot carry, BadPayloadError for data that is not bytes-like.
+
+    Example:
+        ```python
+        message = jetspark.PreparedMessage("orders.us", b"7 pears")
+        message.headers.add("Source", "shop 7")
+        await nc.publish_msg(message)
+        ```
     """
 
     __slots__ = ("data", "headers", "reply", "subject")

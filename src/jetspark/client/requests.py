@@ -428,6 +428,15 @@ class Replies:
 
     Nothing is sent before the first reply is needed. The end of an `async with` block, `aclose`,
     and leaving an `async for` early end the request.
+
+    Example:
+        ```python
+        replies = nc.request_many("ping", stall=0.2)
+        try:
+            print([reply.data async for reply in replies])
+        except jetspark.NoRespondersError:
+            print("nobody answers")  # nobody answers
+        ```
     """
 
     def __init__(self, replies: AsyncGenerator[Message]) -> None:

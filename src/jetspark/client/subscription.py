@@ -77,7 +77,17 @@ class ReaderClient(MessageSender, Protocol):
 
 
 class Listener:
-    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
+    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up.
+
+    Example:
+        ```python
+        listener = nc.listen("orders.*", lambda frame: print(frame.subject))  # b'orders.eu'
+        await nc.publish("orders.eu", b"42 apples")
+        await nc.flush()
+        await nc.barrier()
+        listener.close()
+        ```
+    """
 
     def __init__(self, link: Supervisor, route: Route) -> None:
         link.add_route(route)
@@ -623,7 +633,17 @@ MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
 class Subscription(MessageReader[Message]):
-    """The result of `Client.subscribe`: iterate it, or give it a callback."""
+    """The result of `Client.subscribe`: iterate it, or give it a callback.
+
+    Example:
+        ```python
+        prices = nc.subscribe("prices.*")
+        await nc.publish("prices.eu", b"1.20")
+        message = await prices.next(timeout=2)
+        print(message.data)  # b'1.20'
+        await prices.drain()
+        ```
+    """
 
     _waits_for_reader = True
 

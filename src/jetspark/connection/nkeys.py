@@ -40,7 +40,17 @@ class KeyKind(Enum):
 
 
 class KeyPair:
-    """A pair of Ed25519 keys, with which an operator, account, user, server or cluster signs."""
+    """A pair of Ed25519 keys, with which an operator, account, user, server or cluster signs.
+
+    Example:
+        ```python
+        from jetspark.identity import KeyPair, verify
+
+        user = KeyPair.new()
+        signature = user.sign(b"a nonce")
+        print(user.public[0], verify(user.public, b"a nonce", signature))  # U True
+        ```
+    """
 
     __slots__ = ("_raw", "_sign", "kind", "public")
 
@@ -81,7 +91,17 @@ class KeyPair:
 
 
 class CurveKeyPair:
-    """A pair of X25519 keys (xkeys), which encrypts for the holder of another pair."""
+    """A pair of X25519 keys (xkeys), which encrypts for the holder of another pair.
+
+    Example:
+        ```python
+        from jetspark.identity import CurveKeyPair
+
+        ann, bert = CurveKeyPair.new(), CurveKeyPair.new()
+        sealed = ann.seal(b"a secret", bert.public)
+        print(bert.open(sealed, ann.public))  # b'a secret'
+        ```
+    """
 
     __slots__ = ("_raw", "public")
 

@@ -65,6 +65,13 @@ class DeadLetters:
     """The dead letters of some streams or consumers; see `JetStream.create_or_update_dead_letters`.
 
     Calls to the server raise the errors of every API call (see `JetStream`).
+
+    Example:
+        ```python
+        dead = await js.create_or_update_dead_letters("ORDERS_DEAD", "ORDERS")
+        async for letter in dead.letters(reason="max_deliver"):
+            print(letter.subject, letter.consumer, letter.data)
+        ```
     """
 
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
@@ -219,6 +226,13 @@ class DeadLetters:
         Raises ConfigError when `to` is a subject of dead letters or of the server;
         NoStreamResponseError when no stream takes a message, and the errors of `publish` and
         `letters`. The letters from there on are untouched.
+
+        Example:
+            ```python
+            dead = await js.create_or_update_dead_letters("ORDERS_DEAD", "ORDERS")
+            result = await dead.replay(subject="orders.eu")
+            print(result.replayed)  # 0
+            ```
         """
         if to is not None:
             check_publish_subject(to)
@@ -326,6 +340,13 @@ class DeadLetterCalls(JetStreamContext):
         advisories, and when letters that are given up would return to these dead letters;
         StreamNotFoundError for a missing one of `streams`; and the errors of every API call (see
         `JetStream`).
+
+        Example:
+            ```python
+            dead = await js.create_or_update_dead_letters("ORDERS_DEAD", "ORDERS")
+            async with dead.worker():
+                pass  # moves what consumers of ORDERS give up
+            ```
         """
         if wrong := sorted(_FIXED_OPTIONS & options.keys()):
             raise errors.ConfigError(f"create_or_update_dead_letters decides on {wrong[0]} itself.")

@@ -213,6 +213,13 @@ class DeadLetterWorker:
 
     Several workers, in as many processes, share the work. The end of the block raises the error
     that ended the worker, unless `wait` raised it.
+
+    Example:
+        ```python
+        dead = await js.create_or_update_dead_letters("ORDERS_DEAD", "ORDERS")
+        async with dead.worker() as worker:
+            await worker.wait()  # moves messages until it fails
+        ```
     """
 
     def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:

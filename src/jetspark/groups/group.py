@@ -55,6 +55,14 @@ class ConsumerGroup:
 
     Every call raises ConsumerGroupNotFoundError when the group no longer exists, and the errors of
     every API call (see `JetStream`).
+
+    Example:
+        ```python
+        groups = js.consumer_groups("ORDERS")
+        group = await groups.create_static("billing", max_members=2, members=["m1", "m2"])
+        async with group.consume("m1"):
+            print(group.partitions("m1"))  # [0]
+        ```
     """
 
     def __init__(
@@ -132,6 +140,16 @@ class ConsumerGroup:
         ConsumerConfig, the same for all instances of a member. Raises ConfigError when a static
         group has no such member; in an elastic group it waits to be added, and reports that.
         `jetspark.groups.member` says what it survives and how it ends.
+
+        Example:
+            ```python
+            group = await js.consumer_groups("ORDERS").create_elastic("billing", max_members=12)
+            await group.add_members(["m1"])
+            async with group.consume("m1", ack_wait=5) as messages:
+                async for msg in messages:
+                    print(msg.subject)  # …
+                    await msg.ack()
+            ```
         """
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
@@ -172,7 +190,16 @@ class ConsumerGroup:
 
 
 class StaticGroup(ConsumerGroup):
-    """A group with fixed members, of a stream whose subjects begin with the partition."""
+    """A group with fixed members, of a stream whose subjects begin with the partition.
+
+    Example:
+        ```python
+        groups = js.consumer_groups("ORDERS")
+        group = await groups.create_static("billing", max_members=2, members=["m1", "m2"])
+        async with group.consume("m1") as messages:
+            print(group.partitions("m1"))  # [0]
+        ```
+    """
 
     async def delete(self) -> None:
         """Delete the group and the consumers of its members, which end."""
@@ -183,7 +210,16 @@ class StaticGroup(ConsumerGroup):
 
 
 class ElasticGroup(ConsumerGroup):
-    """A group whose members may change, of any stream."""
+    """A group whose members may change, of any stream.
+
+    Example:
+        ```python
+        group = await js.consumer_groups("ORDERS").create_elastic("billing", max_members=4)
+        await group.add_members(["m1", "m2"])
+        await group.drop_members("m2")
+        print(group.partitions("m1"))  # [0, 1, 2, 3]
+        ```
+    """
 
     async def add_members(self, members: str | Iterable[str]) -> list[str]:
         """Add members; returns all.
@@ -271,6 +307,13 @@ class ConsumerGroups:
 
     Sends nothing itself. Its calls raise StreamNotFoundError, and the errors of every API call (see
     `JetStream`).
+
+    Example:
+        ```python
+        groups = js.consumer_groups("ORDERS")
+        group = await groups.create_static("billing", max_members=4, members=["m1", "m2"])
+        print(group.partitions("m1"))  # [0, 1]
+        ```
     """
 
     def __init__(self, js: BucketCalls, stream: str) -> None:
@@ -300,6 +343,17 @@ class ConsumerGroups:
         other options, and for a filter that matches none of the stream's subjects; NameInUseError
         when another stream has that name; StreamNotFoundError, UnsupportedByServerError, and the
         errors of every API call (see `JetStream`). A refused group leaves nothing behind.
+
+        Example:
+            ```python
+            from jetspark.groups import PartitioningFilter
+
+            group = await js.consumer_groups("ORDERS").create_elastic(
+                "billing", max_members=12, filters=[PartitioningFilter("orders.*", [1])]
+            )
+            await group.add_members(["m1", "m2"])
+            print(group.partitions("m1"))  # [0, 1, 2, 3, 4, 5]
+            ```
         """
         location = GroupLocation(self.stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
@@ -429,7 +483,14 @@ class GroupCalls(BucketCalls):
     """The call of JetStream for consumer groups."""
 
     def consumer_groups(self, stream: str) -> ConsumerGroups:
-        """The consumer groups of a stream: create, find and list them. Raises BadNameError."""
+        """The consumer groups of a stream: create, find and list them. Raises BadNameError.
+
+        Example:
+            ```python
+            groups = js.consumer_groups("ORDERS")
+            print(await groups.elastic_names().all())  # []
+            ```
+        """
         return ConsumerGroups(self, stream)
 
 

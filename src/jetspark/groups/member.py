@@ -79,7 +79,17 @@ class PartitionView(MessageView):
 
 
 class GroupMsg(PartitionView, JsMsg):
-    """One message of a consumer group; acknowledge it like any other."""
+    """One message of a consumer group; acknowledge it like any other.
+
+    Example:
+        ```python
+        group = await js.consumer_groups("ORDERS").create_elastic("billing", max_members=4)
+        await group.add_members(["m1"])
+        async with group.consume("m1") as messages:
+            msg = await messages.next(timeout=5)
+            await msg.nak(delay=10)
+        ```
+    """
 
     __slots__ = ()
 
@@ -246,7 +256,18 @@ GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
 
 
 class GroupMember:
-    """The result of a group's `consume`: enter it, then iterate it, or give it a callback."""
+    """The result of a group's `consume`: enter it, then iterate it, or give it a callback.
+
+    Example:
+        ```python
+        group = await js.consumer_groups("ORDERS").create_elastic("billing", max_members=4)
+        await group.add_members(["m1"])
+        async with group.consume("m1") as messages:
+            msg = await messages.next(timeout=5)
+            print(msg.subject)  # orders.…
+            await msg.ack()
+        ```
+    """
 
     def __init__(
         self,

@@ -191,7 +191,19 @@ class CalloutOptions(TypedDict, total=False):
 
 
 class AuthCallout:
-    """The result of `Client.auth_callout`; leaving its block stops it."""
+    """The result of `Client.auth_callout`; leaving its block stops it.
+
+    Example:
+        ```python
+        from jetspark.identity import Grant, KeyKind, KeyPair
+
+        async def authorize(request):
+            return Grant(account="APP", name=request.connect_opts.user)
+
+        async with await nc.auth_callout(authorize, signer=KeyPair.new(KeyKind.ACCOUNT)) as callout:
+            print(callout.stats.granted)
+        ```
+    """
 
     def __init__(
         self,
@@ -338,6 +350,21 @@ class CalloutCalls(CoreClient):
         20 by default.
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
+
+        Example:
+            ```python
+            from jetspark.identity import CalloutRefusal, Grant, KeyKind, KeyPair
+
+            signer = KeyPair.new(KeyKind.ACCOUNT)  # in production: KeyPair.from_seed("SA…")
+
+            async def authorize(request):
+                if request.connect_opts.user != "ann":
+                    raise CalloutRefusal("unknown user")
+                return Grant(account="APP", name="ann", expires=3600)
+
+            async with await nc.auth_callout(authorize, signer=signer) as callout:
+                await callout.wait_stopped()
+            ```
         """
         self.require_open()
         callout = AuthCallout(self, handler, signer, **options)

@@ -60,6 +60,16 @@ def issue_user(
     or a timedelta from now, or a moment; None: never. `scoped`: the signing key has a scope, whose
     template decides, so only tags may be claimed. `audience`: the account's name, for servers
     without an operator that ask a callout. Raises NKeyError for a key of another kind, ConfigError.
+
+    Example:
+        ```python
+        from datetime import timedelta
+        from jetspark.identity import KeyKind, KeyPair, creds_text, issue_user
+
+        account, user = KeyPair.new(KeyKind.ACCOUNT), KeyPair.new()
+        jwt = issue_user(account, user.public, name="ann", expires=timedelta(days=30))
+        creds = creds_text(jwt, user.seed)  # jetspark.connect(creds=creds)
+        ```
     """
     if signer.kind is not KeyKind.ACCOUNT:
         raise NKeyError("A user's JWT is signed by an account's key (SA…).")
@@ -148,6 +158,14 @@ def read_jwt(text: str) -> Claims:
     """The claims of a JWT with a verified signature; its times and issuer are not checked.
 
     Raises JWTError.
+
+    Example:
+        ```python
+        from jetspark.identity import KeyKind, KeyPair, issue_user, read_jwt
+
+        jwt = issue_user(KeyPair.new(KeyKind.ACCOUNT), KeyPair.new().public, name="ann")
+        print(read_jwt(jwt).name)  # ann
+        ```
     """
     if len(text) > MOST_BYTES:
         raise JWTError(f"The JWT has more than {MOST_BYTES:,} bytes.")

@@ -207,6 +207,12 @@ class Paged(Listing[ItemT]):
     Requests nothing before the first item; each `async for` starts anew. The pages are not a
     snapshot: items created or deleted meanwhile may be missing or come twice. An unreadable item is
     reported and left out.
+
+    Example:
+        ```python
+        names = js.stream_names()
+        print("ORDERS" in await names.all())  # True
+        ```
     """
 
     def __init__(

@@ -351,7 +351,16 @@ def _ack_in(frame: MessageFrame, subject: str) -> PubAck | None:
 
 
 class AtomicBatch(BasePublisher[AtomicSender]):
-    """See the module and `JetStream.atomic_batch`. For one event loop."""
+    """See the module and `JetStream.atomic_batch`. For one event loop.
+
+    Example:
+        ```python
+        last = await js.stream("ORDERS").get(last_by_subject="orders.eu")
+        async with js.atomic_batch() as batch:
+            await batch.publish("orders.eu", b"4 figs", expect_last_subject_seq=last.seq)
+            await batch.publish("orders.us", b"5 kiwis")
+        ```
+    """
 
     def __init__(self, sender: AtomicSender) -> None:
         super().__init__(sender)

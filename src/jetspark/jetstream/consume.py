@@ -586,7 +586,18 @@ JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
 class ConsumerMessages(FrameReader[JsMsg]):
-    """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
+    """The result of `PullConsumer.consume`: iterate it, or give it a callback.
+
+    Example:
+        ```python
+        async def work(msg):
+            await msg.ack()
+
+        consumer = await js.stream("ORDERS").create_consumer(name="worker")
+        messages = consumer.consume(callback=work)
+        await messages.drain()  # returns when `work` is done with what has arrived
+        ```
+    """
 
     _client: CoreClient
 

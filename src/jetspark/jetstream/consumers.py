@@ -65,7 +65,16 @@ async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
 
 
 class Consumer:
-    """A consumer of a stream, by name. Its only state is `cached_info`."""
+    """A consumer of a stream, by name. Its only state is `cached_info`.
+
+    Example:
+        ```python
+        consumer = await js.stream("ORDERS").create_consumer(name="worker")
+        await consumer.update(max_ack_pending=100)
+        print((await consumer.info()).num_pending)  # 3
+        await consumer.delete()
+        ```
+    """
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         self._api = api
@@ -197,7 +206,16 @@ class PriorityOptions(TypedDict, total=False):
 
 
 class PullConsumer(Consumer):
-    """A consumer that delivers on request."""
+    """A consumer that delivers on request.
+
+    Example:
+        ```python
+        consumer = await js.stream("ORDERS").create_consumer(name="worker")
+        for msg in await consumer.fetch(100, timeout=1):
+            print(msg.data)  # b'1 apple' b'2 pears' b'3 plums'
+            await msg.ack()
+        ```
+    """
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)
@@ -238,6 +256,14 @@ class PullConsumer(Consumer):
         interrupted fetch returns its messages to the consumer (NAK), which counts that as a
         delivery: with `max_deliver` it may give up messages that no program has seen, and without
         acks they are lost. There, let `timeout` end the fetch.
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            for msg in await consumer.fetch(2, timeout=5):
+                print(msg.seq, msg.data)  # 1 b'1 apple' 2 b'2 pears'
+                await msg.ack()
+            ```
         """
         pulled = self._priority(priority)
         pull = Pull(
@@ -260,6 +286,14 @@ class PullConsumer(Consumer):
 
         Raises RequestTimeoutError when none came, and the errors of `fetch`, which explains the
         other options and what an interruption costs.
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            msg = await consumer.next(timeout=5)
+            print(msg.data)  # b'1 apple'
+            await msg.ack()
+            ```
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         result = await self.fetch(1, timeout=seconds, **priority)
@@ -293,6 +327,15 @@ class PullConsumer(Consumer):
 
         How it ends and what it survives: see `jetspark.jetstream.consume`. Raises ConfigError,
         UnsupportedByServerError, ConnectionClosedError.
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            async with consumer.consume() as messages:
+                async for msg in messages:
+                    print(msg.seq, msg.data)  # 1 b'1 apple' 2 b'2 pears' 3 b'3 plums'
+                    await msg.ack()
+            ```
         """
         limits = make_consume_options(
             self.cached_info.config,
@@ -353,6 +396,14 @@ class PushMessages(MessageReader[JsMsg]):
     Heartbeats also say how much was delivered: a lost message, even the last one, is reported as
     SequenceMismatchError within twice the interval. With acks it is delivered again after ack_wait;
     without acks it is gone.
+
+    Example:
+        ```python
+        consumer = await js.stream("ORDERS").create_push_consumer(deliver_subject="billing")
+        async with consumer.subscribe() as messages:
+            msg = await messages.next(timeout=2)
+            print(msg.subject, msg.data)  # orders.eu b'1 apple'
+        ```
     """
 
     _client: CoreClient
@@ -505,7 +556,17 @@ class PushMessages(MessageReader[JsMsg]):
 
 
 class PushConsumer(Consumer):
-    """A consumer that delivers to a subject."""
+    """A consumer that delivers to a subject.
+
+    Example:
+        ```python
+        stream = await js.stream("ORDERS")
+        consumer = await stream.create_push_consumer(deliver_subject="billing", deliver_group="b")
+        async with consumer.subscribe() as messages:
+            msg = await messages.next(timeout=2)
+            await msg.ack()
+        ```
+    """
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)
@@ -529,6 +590,15 @@ class PushConsumer(Consumer):
         It answers flow control requests and watches heartbeats. Members of a `deliver_group` share
         the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
         ConnectionClosedError; `PushMessages` says what it survives and how it ends.
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_push_consumer(deliver_subject="billing")
+            async with consumer.subscribe() as messages:
+                async for msg in messages:
+                    print(msg.data)  # b'1 apple' b'2 pears' b'3 plums'
+                    await msg.ack()
+            ```
         """
         delivered, self._delivered = self._delivered, None
         return PushMessages(
@@ -571,6 +641,14 @@ class ConsumerCalls:
 
         Raises ConfigError, UnsupportedByServerError, NameInUseError when it exists with another
         configuration (use `create_or_update_consumer` to change it, `consumer` to bind to it).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(
+                name="worker", filter_subject="orders.eu", ack_wait=60, max_deliver=5
+            )
+            print(consumer.cached_info.num_pending)  # 2
+            ```
         """
         wire = merged(_DEFAULTS, _pull(_checked(self._api, config, options)))
         info = await _create(self._api, self.name, _durable(wire, config))
@@ -579,7 +657,15 @@ class ConsumerCalls:
     async def create_push_consumer(
         self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]
     ) -> PushConsumer:
-        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
+        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`.
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_push_consumer(
+                deliver_subject=nc.new_inbox(), flow_control=True, idle_heartbeat=5
+            )
+            ```
+        """
         wire = merged(_DEFAULTS, _push(_checked(self._api, config, options)))
         info = await _create(self._api, self.name, _durable(wire, config))
         return PushConsumer(self._api, info)

@@ -84,6 +84,12 @@ class CounterCalls(StoredCalls):
 
         Raises MessageNotFoundError when nothing was counted yet, JetStreamError for a message that
         is not a counter.
+
+        Example:
+            ```python
+            await js.increment("hits.home", 10)
+            print((await js.stream("HITS").get_counter("hits.home")).value)  # 10
+            ```
         """
         check_publish_subject(subject)
         return await read_counter(self._api, self.name, subject)

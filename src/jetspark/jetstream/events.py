@@ -31,7 +31,16 @@ EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
 class Events(QueueReader[Event]):
-    """The result of `JetStream.events`: iterate it, or give it a callback."""
+    """The result of `JetStream.events`: iterate it, or give it a callback.
+
+    Example:
+        ```python
+        async with js.events(kinds=["stream_action"]) as events:
+            await js.create_stream(name="INVOICES", storage="memory")
+            async for event in events:
+                print(event.stream, event.action)  # INVOICES create
+        ```
+    """
 
     _client: CoreClient
 
@@ -160,6 +169,14 @@ class EventCalls:
 
         Raises ConfigError for an unknown kind, or for a kind without a stream or consumer when one
         is given; BadNameError, BadSubjectError, ConnectionClosedError.
+
+        Example:
+            ```python
+            async with js.events(stream="ORDERS") as events:
+                await js.stream("ORDERS").create_consumer(name="worker")
+                event = await events.next(timeout=5)
+                print(event.kind, event.consumer)  # consumer_action worker
+            ```
         """
         selected_kinds = None if kinds is None else event_kinds(kinds)
         domain = self._api.domain

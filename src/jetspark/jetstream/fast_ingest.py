@@ -427,7 +427,17 @@ class IngestSender(Sender):
 
 
 class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
-    """See the module and `JetStream.fast_ingest`. For one event loop; many tasks may publish."""
+    """See the module and `JetStream.fast_ingest`. For one event loop; many tasks may publish.
+
+    Example:
+        ```python
+        async with js.fast_ingest() as ingest:
+            await ingest.publish("orders.eu", b"42 apples")
+            await ingest.publish("orders.us", b"7 pears")
+
+        print(ingest.acked, ingest.ack.seq)  # 2 5
+        ```
+    """
 
     @property
     def ack(self) -> PubAck | None:

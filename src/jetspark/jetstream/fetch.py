@@ -206,7 +206,15 @@ class Fetched(list[MessageT]):
 
 
 class FetchResult(Fetched[JsMsg]):
-    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
+    """The messages of a fetch. `error`: the error that ended it after these messages, or None.
+
+    Example:
+        ```python
+        consumer = await js.stream("ORDERS").create_consumer(name="worker")
+        messages = await consumer.fetch(10, timeout=0.5)
+        print(len(messages), messages.error)  # 3 None
+        ```
+    """
 
     __slots__ = ()
 

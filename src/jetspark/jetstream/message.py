@@ -29,6 +29,14 @@ class JsMsg(Message):
     Every acknowledgement raises MessageAlreadyAckedError after a final one,
     NotJetStreamMessageError when the message has no reply subject, and the errors of
     `Client.publish`.
+
+    Example:
+        ```python
+        consumer = await js.stream("ORDERS").create_consumer(name="worker")
+        msg = await consumer.next()
+        print(msg.subject, msg.seq, msg.metadata.pending)  # orders.eu 1 2
+        await msg.ack()
+        ```
     """
 
     __slots__ = ("_answered",)
@@ -41,7 +49,15 @@ class JsMsg(Message):
         return getattr(self, "_answered", False)
 
     async def ack(self) -> None:
-        """Acknowledge it, without waiting for the server's confirmation (see `JsMsg`)."""
+        """Acknowledge it, without waiting for the server's confirmation (see `JsMsg`).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            for msg in await consumer.fetch(10):
+                await msg.ack()
+            ```
+        """
         await self._answer(ACK)
 
     async def ack_sync(self, *, timeout: Seconds | None = None) -> None:
@@ -49,6 +65,14 @@ class JsMsg(Message):
 
         Raises RequestTimeoutError, NoRespondersError when the consumer is gone, and the errors of
         every acknowledgement (see `JsMsg`).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            msg = await consumer.next()
+            await msg.ack_sync()  # the server has the acknowledgement
+            print((await consumer.info()).ack_floor.stream_seq)  # 1
+            ```
         """
         reply = self._claim()
         try:
@@ -62,6 +86,13 @@ class JsMsg(Message):
 
         Raises ConfigError for a negative delay, and the errors of every acknowledgement (see
         `JsMsg`).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            msg = await consumer.next()
+            await msg.nak(delay=30)
+            ```
         """
         if delay is None:
             await self._answer(NAK)
@@ -72,7 +103,16 @@ class JsMsg(Message):
         await self._answer(NAK + b" " + msgspec.json.encode({"delay": ns}))
 
     async def in_progress(self) -> None:
-        """Still being processed: restarts the consumer's ack_wait (see `JsMsg`)."""
+        """Still being processed: restarts the consumer's ack_wait (see `JsMsg`).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker", ack_wait=30)
+            msg = await consumer.next()
+            await msg.in_progress()  # 30 more seconds
+            await msg.ack()
+            ```
+        """
         await self._client.publish(self._reply_subject(), IN_PROGRESS)
 
     async def term(self, reason: str = "") -> None:
@@ -81,6 +121,13 @@ class JsMsg(Message):
         A reason needs server 2.10.4: older ones would ignore the whole acknowledgement. Raises
         UnsupportedByServerError, ConfigError for a reason that is not one line of text, and the
         errors of every acknowledgement (see `JsMsg`).
+
+        Example:
+            ```python
+            consumer = await js.stream("ORDERS").create_consumer(name="worker")
+            msg = await consumer.next()
+            await msg.term("not JSON")
+            ```
         """
         if "\n" in reason or "\r" in reason or NO_TEXT.search(reason):
             raise errors.ConfigError("The reason must be one line of text.")

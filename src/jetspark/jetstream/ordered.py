@@ -193,7 +193,15 @@ CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]
 
 
 class OrderedMessages(ConsumerMessages):
-    """The result of `Stream.ordered`: iterate it, or give it a callback."""
+    """The result of `Stream.ordered`: iterate it, or give it a callback.
+
+    Example:
+        ```python
+        async with js.stream("ORDERS").ordered(start_seq=2) as messages:
+            msg = await messages.next(timeout=2)
+            print(msg.seq, msg.data)  # 2 b'2 pears'
+        ```
+    """
 
     def __init__(
         self,
@@ -537,6 +545,14 @@ class OrderedCalls:
         RequestTimeoutError after the context's timeout, and the errors of every API call. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered`.
+
+        Example:
+            ```python
+            async for msg in js.stream("ORDERS").ordered(subjects="orders.eu"):
+                print(msg.seq, msg.data)  # 1 b'1 apple' 3 b'3 plums'
+                if msg.metadata.pending == 0:  # no more for now
+                    break
+            ```
         """
         if name_prefix is not None:
             check_name("consumer", name_prefix)

@@ -81,6 +81,12 @@ class PublishCalls:
         other refusals of the stream, RequestTimeoutError when the outcome is unknown (or, with
         `sent` False, it is not stored), ConnectionClosedError with the same `sent`,
         UnsupportedByServerError, and the errors of `Client.publish`.
+
+        Example:
+            ```python
+            ack = await js.publish("orders.eu", b"42 apples", msg_id="order-4")
+            print(ack.stream, ack.seq, ack.duplicate)  # ORDERS 4 False
+            ```
         """
         if codec is not None:
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))
@@ -129,6 +135,15 @@ class PublishCalls:
         leader; 0: never. An outage has no limit: without a link, a full window and leaving the
         block wait for one. `duplicate_window`: the stream's; default: read from the stream when
         "auto" needs it, for which the user needs permission. More in `Publisher`.
+
+        Example:
+            ```python
+            async with js.publisher(window=1000) as publisher:
+                for number in range(10_000):
+                    await publisher.publish("orders.eu", b"%d" % number)
+
+            print("all stored")  # all stored
+            ```
         """
         return Publisher(
             PublisherSender(
@@ -147,6 +162,16 @@ class PublishCalls:
 
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. More in `AtomicBatch`.
+
+        Example:
+            ```python
+            async with js.atomic_batch() as batch:
+                await batch.publish("orders.eu", b"42 apples")
+                await batch.publish("orders.us", b"7 pears")
+                ack = await batch.commit()  # so does the end of the block
+
+            print(ack.count)  # 2
+            ```
         """
         return AtomicBatch(AtomicSender(self._api, timeout))
 
@@ -165,6 +190,15 @@ class PublishCalls:
         lower it, and allows 500 for all batches together. `outstanding`: acks that may be missing
         before `publish` waits. `timeout`: seconds of connected time without a reply; default: the
         context's. More in `FastIngest`.
+
+        Example:
+            ```python
+            async with js.fast_ingest(gaps="ok") as ingest:
+                for number in range(10_000):
+                    await ingest.publish("orders.eu", b"%d" % number)
+
+            print(ingest.acked, ingest.failed)  # 10000 []
+            ```
         """
         return FastIngest(IngestSender(self._api, gaps, ack_every, outstanding, timeout))
 
@@ -186,6 +220,12 @@ class PublishCalls:
 
         Raises NotEnabledOnStreamError when the stream's `allow_msg_counter` is off, ConfigError,
         UnsupportedByServerError, and the errors of `publish`.
+
+        Example:
+            ```python
+            print(await js.increment("hits.home"))  # 1
+            print(await js.increment("hits.home", 10))  # 11
+            ```
         """
         if isinstance(by, int) and abs(by) > _MAX_INCREMENT:
             raise errors.ConfigError("by has more than 4,000 digits.")
@@ -233,6 +273,14 @@ class PublishCalls:
 
         Raises NotEnabledOnStreamError, ConfigError, UnsupportedByServerError, and the errors of
         `publish`; BadSubjectError, and APIError for a target or source outside the stream.
+
+        Example:
+            ```python
+            from datetime import UTC, datetime, timedelta
+
+            soon = datetime.now(UTC) + timedelta(minutes=5)
+            await js.schedule("orders.plans.4", b"remind Ann", target="orders.reminders", at=soon)
+            ```
         """
         later = (every, cron, time_zone, source, rollup or None)
         first = "schedule" if later == (None,) * len(later) else "schedule other than at a time"

@@ -514,7 +514,17 @@ class PublisherSender(Sender):
 
 
 class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
-    """See the module and `JetStream.publisher`. For one event loop, and any number of its tasks."""
+    """See the module and `JetStream.publisher`. For one event loop, and any number of its tasks.
+
+    Example:
+        ```python
+        async with js.publisher() as publisher:
+            await publisher.publish("orders.eu", b"42 apples")
+            await publisher.publish("orders.us", b"7 pears")
+            await publisher.flush()
+            print(publisher.failed)  # []
+        ```
+    """
 
     @property
     def duplicates(self) -> int:

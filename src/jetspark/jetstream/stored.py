@@ -54,6 +54,12 @@ class StoredMsgs(Listing[StoredMsg]):
     """Stored messages, in the order of their sequences: `async for`, or `await msgs.all()`.
 
     Requests nothing before the first message; each `async for` starts anew.
+
+    Example:
+        ```python
+        msgs = js.stream("ORDERS").get_many(2)
+        print([msg.seq for msg in await msgs.all()])  # [2, 3]
+        ```
     """
 
 
@@ -345,6 +351,13 @@ class StoredCalls:
 
         Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
         not allowed, ConfigError, BadSubjectError.
+
+        Example:
+            ```python
+            stream = await js.stream("ORDERS")
+            print((await stream.get(1)).data)  # b'1 apple'
+            print((await stream.get(last_by_subject="orders.eu")).seq)  # 3
+            ```
         """
         if last_by_subject is not None and (seq is not None or next_by_subject is not None):
             raise errors.ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
@@ -397,6 +410,12 @@ class StoredCalls:
         The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
         ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
         DirectGetError.
+
+        Example:
+            ```python
+            async for msg in js.stream("ORDERS").get_many(1, subject="orders.eu"):
+                print(msg.seq, msg.data)  # 1 b'1 apple' 3 b'3 plums'
+            ```
         """
         if seq is not None and start_time is not None:
             raise errors.ConfigError("Give either seq or start_time, not both.")
@@ -428,6 +447,12 @@ class StoredCalls:
         All as of one moment: now, or just after `up_to_seq`, or just before `up_to_time` (a future
         one is now), if the stream still has those messages. Beyond 1,024 subjects the server
         refuses: DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_many`.
+
+        Example:
+            ```python
+            async for msg in js.stream("ORDERS").get_last("orders.*"):
+                print(msg.subject, msg.data)  # orders.us b'2 pears' orders.eu b'3 plums'
+            ```
         """
         checked = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:

@@ -37,6 +37,14 @@ class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
 
     Await it to ask the server for its `info`; the result is the handle itself. Its calls raise
     StreamNotFoundError, and the errors of every API call (see `JetStream`).
+
+    Example:
+        ```python
+        stream = await js.stream("ORDERS")
+        await stream.update(max_msgs=1000)
+        print((await stream.get(1)).data)  # b'1 apple'
+        consumer = await stream.create_consumer(name="worker")
+        ```
     """
 
     def __init__(self, api: Api, stream: str | StreamInfo) -> None:
@@ -97,6 +105,12 @@ class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
 
         It reads the current configuration first, so one of two concurrent updates may undo the
         other. Raises ConfigError, also for the name of another stream, UnsupportedByServerError.
+
+        Example:
+            ```python
+            info = await js.stream("ORDERS").update(max_age=3600)
+            print(info.config.max_age)  # 1:00:00
+            ```
         """
         wire = checked_config(self._api, config, options)
         if wire.get("name", self.name) != self.name:
@@ -112,6 +126,11 @@ class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
         `filter`: only those of matching subjects. `keep`: keep so many of the last ones. `seq`:
         only those before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
         than 1, BadSubjectError.
+
+        Example:
+            ```python
+            print(await js.stream("ORDERS").purge(filter="orders.eu"))  # 2
+            ```
         """
         if keep is not None and seq is not None:
             raise errors.ConfigError("Give either keep or seq, not both.")

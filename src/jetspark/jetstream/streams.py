@@ -39,6 +39,15 @@ class StreamCalls:
 
         Does nothing when it exists with the same configuration. Raises NameInUseError when it has
         another one, ConfigError, UnsupportedByServerError.
+
+        Example:
+            ```python
+            from datetime import timedelta
+
+            stream = await js.create_stream(
+                name="INVOICES", subjects=["invoices.>"], max_age=timedelta(days=7), storage="file"
+            )
+            ```
         """
         name, wire = self._named(config, options)
         try:
@@ -58,6 +67,12 @@ class StreamCalls:
         """Update a stream, or create it: None is the server's default in both cases.
 
         Raises as `Stream.update` and `create_stream`.
+
+        Example:
+            ```python
+            stream = await js.create_or_update_stream(name="INVOICES", subjects=["invoices.>"])
+            print(stream.cached_info.config.subjects)  # ['invoices.>']
+            ```
         """
         name, wire = self._named(config, options)
         try:
@@ -75,6 +90,13 @@ class StreamCalls:
         `stream = await js.stream("ORDERS")` asks the server for the stream. Without `await` nothing
         is sent, so that `await js.stream("ORDERS").purge()` is one request, and a missing stream
         shows there. Raises BadNameError, and when awaited StreamNotFoundError.
+
+        Example:
+            ```python
+            await js.stream("ORDERS").purge(keep=2)
+            stream = await js.stream("ORDERS")
+            print((await stream.info()).state.messages)  # 2
+            ```
         """
         return Stream(self._api, name)
 
@@ -90,7 +112,14 @@ class StreamCalls:
         return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those that have `subject`. Raises the errors of `stream_names`."""
+        """All streams, or those that have `subject`. Raises the errors of `stream_names`.
+
+        Example:
+            ```python
+            async for info in js.streams():
+                print(info.name, info.state.messages)
+            ```
+        """
         return Paged(self._api, js_api.STREAM_LIST, "streams", to_stream_info, _by_subject(subject))
 
     def _named(

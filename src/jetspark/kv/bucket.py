@@ -68,6 +68,12 @@ class ReadOnlyBucket:
     """A Key-Value bucket that can only be read, returned by `Bucket.read_only`.
 
     Raises the errors of `Bucket`. The connection's user needs no permission to write.
+
+    Example:
+        ```python
+        prices = (await js.bucket("settings")).read_only()
+        print((await prices.get("colour")).value)  # b'red'
+        ```
     """
 
     def __init__(self, stored: BucketStream) -> None:
@@ -110,6 +116,13 @@ class ReadOnlyBucket:
 
         `leader`: read from the leader, which has every acknowledged write. Raises KeyNotFoundError,
         also for a deleted key.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            entry = await bucket.get("colour")
+            print(entry.value, entry.revision)  # b'red' 1
+            ```
         """
         if revision is not None:
             check_sequence("revision", revision)
@@ -128,6 +141,14 @@ class ReadOnlyBucket:
         includes every write acknowledged before the call. Needs server 2.11, and a bucket with
         direct gets. Raises DirectGetError for more than 1,024 keys or 32 MiB, RequestTimeoutError
         when other writers never pause long enough.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            await bucket.put("size", b"7")
+            snapshot = await bucket.get_many(["colour", "size"])
+            print(snapshot["colour"].value, snapshot["size"].value)  # b'red' b'7'
+            ```
         """
         subjects = list(dict.fromkeys(self._encoding.filters(keys)))
         return await self._stored.read_together(subjects, leader=leader)
@@ -138,6 +159,12 @@ class ReadOnlyBucket:
         """The keys that have a value, all or those that match, each once.
 
         Raises ConfigError for filters that overlap.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            print(await bucket.keys().all())  # ['colour']
+            ```
         """
         selection = WatchSelection(self._subjects(keys), meta_only=True, ignore_deletes=True)
         return Listing(partial(self._keys, selection))
@@ -175,6 +202,14 @@ class ReadOnlyBucket:
         `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
         between the server's heartbeats, 0.5 to 15, default 2; after twice as long without one, the
         consumer is recreated. `jetspark.kv.watch` says what it survives and how it ends.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            async with bucket.watch() as changes:
+                async for entry in changes:
+                    print(entry and entry.value)  # b'red' None
+            ```
         """
         selection = WatchSelection(self._subjects(keys), **options)
         begins = (
@@ -203,6 +238,13 @@ class ReadOnlyBucket:
         `on_change` is called with each entry, also with the current ones. `resync`: seconds between
         two checks for entries that the bucket itself removed. `jetspark.kv.watch` says what it
         survives and how it ends.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            async with bucket.live() as settings:
+                print(settings["colour"], len(settings))  # b'red' 1
+            ```
         """
         resync = in_seconds(resync)
         if not resync > 0:
@@ -233,6 +275,14 @@ class Bucket(ReadOnlyBucket):
     call (see `JetStream`). While no server with the bucket is available, reads raise DirectGetError
     with status 503 (before server 2.10: RequestTimeoutError), and writes NoStreamResponseError.
     Writes to a read-only bucket raise ConfigError.
+
+    Example:
+        ```python
+        bucket = await js.bucket("settings")
+        revision = await bucket.put("colour", b"blue")
+        entry = await bucket.get("colour")
+        print(entry.value, entry.revision == revision)  # b'blue' True
+        ```
     """
 
     def read_only(self) -> ReadOnlyBucket:
@@ -249,6 +299,13 @@ class Bucket(ReadOnlyBucket):
         others see; default: host name and process id. Sends nothing. With `limit_marker_ttl` (2.11)
         in the bucket, the server removes a dead holder's record. Raises ConfigError for a lease
         longer than the bucket keeps its values. See `Lock`.
+
+        Example:
+            ```python
+            locks = await js.create_bucket("locks", limit_marker_ttl=60)
+            async with locks.lock("nightly-report", lease=10) as lock:
+                print(lock.token)  # 1
+            ```
         """
         return Lock(self._stored, key, lease, holder)
 
@@ -264,6 +321,14 @@ class Bucket(ReadOnlyBucket):
 
         The candidate that holds the lock `key` leads. `callback` is called with
         each ElectionState. `lease`, `holder`: as for `lock`. See `Election`.
+
+        Example:
+            ```python
+            locks = await js.create_bucket("locks", limit_marker_ttl=60)
+            async with locks.election("scheduler", holder="node-1") as election:
+                async for state in election:
+                    print(state.leading)  # False True
+            ```
         """
         return Election(self._js.client, self.lock(key, lease=lease, holder=holder), callback)
 
@@ -273,6 +338,12 @@ class Bucket(ReadOnlyBucket):
         """Set a key's value; returns the new revision.
 
         Raises APIError when the bucket is full or the value too large, MaxPayloadError.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            print(await bucket.put("colour", b"blue"))  # 2
+            ```
         """
         return await self._stored.write(key, value)
 
@@ -283,6 +354,17 @@ class Bucket(ReadOnlyBucket):
         to which a server raises the ttl of a bucket with a history of more than one. Raises
         KeyExistsError, NotEnabledOnStreamError, WrongLastSequenceError when others keep writing the
         key, and as `put`.
+
+        Example:
+            ```python
+            from jetspark.errors import KeyExistsError
+
+            bucket = await js.bucket("settings")
+            try:
+                await bucket.create("colour", b"blue")
+            except KeyExistsError:
+                print("somebody was first")  # somebody was first
+            ```
         """
         value = payload_bytes(value)  # encoded once, since every attempt writes the same
         last = 0
@@ -305,6 +387,13 @@ class Bucket(ReadOnlyBucket):
 
         `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
         changed, and the errors of `put`.
+
+        Example:
+            ```python
+            bucket = await js.bucket("settings")
+            entry = await bucket.get("colour")
+            await bucket.update("colour", b"dark " + entry.value, entry.revision)
+            ```
         """
         check_whole("revision", revision, 0, MAX_SEQUENCE)  # None would mean any
         return await self._stored.write(key, value, last=revision)
@@ -385,6 +474,12 @@ class BucketCalls(JetStreamContext):
 
         Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
         configuration, UnsupportedByServerError, and as every API call (see `JetStream`).
+
+        Example:
+            ```python
+            bucket = await js.create_bucket("prices", history=5, ttl=3600)
+            await bucket.put("apples", b"1.20")
+            ```
         """
         bucket, name = bucket_config(config, options), check_bucket(name)
         stream = await self._make_bucket(name, bucket, _origin_options(name, bucket))

@@ -60,7 +60,16 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be
 
 
 class Snapshot(Mapping[str, Entry]):
-    """Entries by key, as of one revision of the bucket; see `Bucket.get_many`."""
+    """Entries by key, as of one revision of the bucket; see `Bucket.get_many`.
+
+    Example:
+        ```python
+        bucket = await js.bucket("settings")
+        snapshot = await bucket.get_many(["colour", "size"])
+        for key, entry in snapshot.items():
+            print(key, entry.value)  # colour b'red'
+        ```
+    """
 
     def __init__(self, entries: dict[str, Entry], revision: int) -> None:
         self._entries = entries
@@ -115,7 +124,16 @@ class ValueCodec(Protocol):
 
 
 class NoCodec:
-    """Leaves keys and values unchanged."""
+    """Leaves keys and values unchanged.
+
+    Example:
+        ```python
+        from jetspark.kv import NoCodec
+
+        bucket = (await js.bucket("settings")).with_codecs(keys=NoCodec(), values=NoCodec())
+        print((await bucket.get("colour")).value)  # b'red'
+        ```
+    """
 
     def encode_key(self, key: str) -> str:
         return key
@@ -137,6 +155,14 @@ class Base64Codec:
     """URL-safe Base64 without padding: of values, and of each token of a key.
 
     Tokens may have any characters but dots and lone surrogates. A filter's wildcards stay.
+
+    Example:
+        ```python
+        from jetspark.kv import Base64Codec
+
+        names = (await js.create_bucket("names")).with_codecs(keys=Base64Codec())
+        await names.put("Zoë Müller", b"1")
+        ```
     """
 
     def encode_key(self, key: str) -> str:
@@ -185,6 +211,15 @@ class PathCodec:
 
     Drops a slash at the end. Keys must not have dots, which would be decoded as slashes. A filter's
     wildcards stand between slashes.
+
+    Example:
+        ```python
+        from jetspark.kv import PathCodec
+
+        paths = (await js.create_bucket("paths")).with_codecs(keys=PathCodec())
+        await paths.put("/etc/hosts", b"127.0.0.1 localhost")
+        print(await paths.keys("/etc/*").all())  # ['/etc/hosts']
+        ```
     """
 
     _ROOT = "_root_"
@@ -209,7 +244,16 @@ class PathCodec:
 
 
 class ZlibCodec:
-    """Values compressed with zlib; `level`: 0 to 9, -1: zlib's default."""
+    """Values compressed with zlib; `level`: 0 to 9, -1: zlib's default.
+
+    Example:
+        ```python
+        from jetspark.kv import ZlibCodec
+
+        pages = (await js.create_bucket("pages")).with_codecs(values=ZlibCodec())
+        await pages.put("index", b"<html>" * 1000)
+        ```
+    """
 
     def __init__(self, level: int = -1) -> None:
         check_whole("level", level, -1, 9)
@@ -226,7 +270,16 @@ class ZlibCodec:
 
 
 class KeyChain:
-    """Key codecs that encode one after the other, and decode in reverse order."""
+    """Key codecs that encode one after the other, and decode in reverse order.
+
+    Example:
+        ```python
+        from jetspark.kv import Base64Codec, KeyChain, PathCodec
+
+        keys = KeyChain(PathCodec(), Base64Codec())
+        print(keys.decode_key(keys.encode_key("/etc/hosts")))  # /etc/hosts
+        ```
+    """
 
     def __init__(self, *codecs: KeyCodec) -> None:
         self.codecs = codecs
@@ -248,7 +301,16 @@ class KeyChain:
 
 
 class ValueChain:
-    """Value codecs that encode one after the other, and decode in reverse order."""
+    """Value codecs that encode one after the other, and decode in reverse order.
+
+    Example:
+        ```python
+        from jetspark.kv import Base64Codec, ValueChain, ZlibCodec
+
+        values = ValueChain(ZlibCodec(), Base64Codec())
+        print(values.decode_value(values.encode_value(b"red")))  # b'red'
+        ```
+    """
 
     def __init__(self, *codecs: ValueCodec) -> None:
         self.codecs = codecs

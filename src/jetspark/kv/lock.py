@@ -139,6 +139,14 @@ class Lock:
     Leaving the block releases it, and raises LockLostError when it was lost, so that no work
     without the lock goes unnoticed. A lock can be held again, but not twice at once. Calls to the
     server raise the errors of `Bucket`.
+
+    Example:
+        ```python
+        locks = await js.create_bucket("locks", limit_marker_ttl=60)
+        lock = locks.lock("nightly-report", holder="node-1")
+        async with lock:
+            print((await lock.owner()).holder)  # node-1
+        ```
     """
 
     def __init__(self, stored: BucketStream, key: str, lease: Seconds, holder: str | None) -> None:
@@ -484,7 +492,16 @@ StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
 
 
 class Election:
-    """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
+    """A candidate, returned by `Bucket.election`: enter it, then iterate its states.
+
+    Example:
+        ```python
+        locks = await js.create_bucket("locks", limit_marker_ttl=60)
+        async with locks.election("scheduler", holder="node-1") as election:
+            state = await election.next(timeout=5)
+            print(state.leading)  # False
+        ```
+    """
 
     def __init__(self, client: CoreClient, lock: Lock, callback: StateCallback | None) -> None:
         self._client = client

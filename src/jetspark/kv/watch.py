@@ -82,7 +82,16 @@ class WatchSelection(NamedTuple):
 
 
 class Watcher(StreamWatcher[Entry]):
-    """The result of `Bucket.watch`: iterate it, or give it a callback."""
+    """The result of `Bucket.watch`: iterate it, or give it a callback.
+
+    Example:
+        ```python
+        bucket = await js.bucket("settings")
+        async with bucket.watch("colour", ignore_deletes=True) as changes:
+            entry = await changes.next(timeout=2)
+            print(entry.key, entry.value)  # colour b'red'
+        ```
+    """
 
     def __init__(
         self,
@@ -228,7 +237,16 @@ def _unreadable(bucket: str, error: errors.CodecError | UnicodeDecodeError) -> e
 
 
 class LiveBucket(Mapping[str, bytes]):
-    """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
+    """The result of `Bucket.live`: once entered, it is read like a dict of keys and values.
+
+    Example:
+        ```python
+        bucket = await js.bucket("settings")
+        async with bucket.live() as settings:
+            print(settings.get("size", b"7"))  # b'7'
+            print(settings.snapshot())  # {'colour': b'red'}
+        ```
+    """
 
     def __init__(
         self,

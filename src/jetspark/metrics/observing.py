@@ -21,6 +21,12 @@ def observe(address: str | None = None) -> Hooks:
     `address`: also serve the registry on HOST:PORT or :PORT, until the program ends. One object is
     for any number of clients; their option `name` is the label `messaging_client_id`. Raises
     ConfigError for a wrong address, for a second one, and without the extra `metrics`.
+
+    Example:
+        ```python
+        nc = await jetspark.connect("nats://127.0.0.1:4222", name="shop", hooks=jetspark.observe())
+        await nc.close()
+        ```
     """
     from jetspark.metrics.endpoint import serving
 

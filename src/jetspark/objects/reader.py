@@ -463,6 +463,12 @@ class ObjectReader:
 
     It can be read once. Raises ObjectDamagedError and DigestMismatchError in place of the last
     chunk, ObjectStoreNotFoundError, and ConnectionClosedError.
+
+    Example:
+        ```python
+        reader = await (await js.object_store("files")).get("greeting.txt")
+        print(reader.info.size, await reader.all())  # 5 b'hello'
+        ```
     """
 
     def __init__(self, meta: MetaStore, info: ObjectInfo) -> None:
@@ -641,6 +647,14 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
 
     Its contract is that of `jetspark.jetstream.watching`. An unreadable info is reported (log,
     last_error, error callback) and left out.
+
+    Example:
+        ```python
+        files = await js.object_store("files")
+        async with files.watch(ignore_deletes=True) as changes:
+            info = await changes.next(timeout=2)
+            print(info.name, info.size)  # greeting.txt 5
+        ```
     """
 
     def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:

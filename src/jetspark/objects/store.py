@@ -76,6 +76,14 @@ class ObjectStore:
 
     Every call raises BadNameError, ObjectStoreNotFoundError when the store no longer exists, and
     the errors of every API call (see `JetStream`).
+
+    Example:
+        ```python
+        files = await js.object_store("files")
+        await files.put("report.csv", b"a,b")
+        print(await files.get_bytes("report.csv"))  # b'a,b'
+        print([info.name async for info in files.objects()])  # ['greeting.txt', 'report.csv']
+        ```
     """
 
     def __init__(self, js: JetStreamContext, name: str) -> None:
@@ -112,6 +120,16 @@ class ObjectStore:
         chunk, default 128 KiB, at most the server's max_payload. Raises BadPayloadError, the errors
         of reading the data, APIError when the store is full or sealed, ObjectDamagedError when the
         stored chunks differ from those sent; then the store is unchanged.
+
+        Example:
+            ```python
+            from pathlib import Path
+
+            Path("report.csv").write_bytes(b"a,b")
+            files = await js.object_store("files")
+            info = await files.put("report.csv", Path("report.csv"), metadata={"run": "17"})
+            print(info.size, info.chunks)  # 3 1
+            ```
         """
         writer = self.writer(name, **options)
         try:
@@ -276,6 +294,13 @@ class ObjectStore:
 
         Iterate the result. Raises ObjectNotFoundError; reading raises
         ObjectDamagedError and DigestMismatchError instead of returning the last chunk.
+
+        Example:
+            ```python
+            files = await js.object_store("files")
+            async for chunk in await files.get("greeting.txt"):
+                print(chunk)  # b'hello'
+            ```
         """
         return ObjectReader(*await resolve(self._meta, name))
 
@@ -292,6 +317,12 @@ class ObjectStore:
         replaces; or a binary file object, which stays open. Written in threads. `overwrite`:
         whether it may replace a file. Raises the errors of `get` and of reading, OSError, and
         ConfigError for the path of a FIFO or device, or of a file that may not be replaced.
+
+        Example:
+            ```python
+            files = await js.object_store("files")
+            await files.get_into("greeting.txt", "copy.txt")
+            ```
         """
         if isinstance(target, str | os.PathLike):
             return await self._read_with_retries(name, partial(_save, target, overwrite))
@@ -328,6 +359,14 @@ class ObjectStore:
         """The infos of all objects, even deleted ones, then None once, then every change.
 
         `ignore_deletes`: without deletions. `updates_only`: start with the None.
+
+        Example:
+            ```python
+            files = await js.object_store("files")
+            async with files.watch() as changes:
+                async for info in changes:
+                    print(info and info.name)  # greeting.txt None
+            ```
         """
         return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
 
@@ -392,6 +431,12 @@ class ObjectStoreCalls(JetStreamContext):
 
         Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
         another configuration, and as every API call (see `JetStream`).
+
+        Example:
+            ```python
+            files = await js.create_object_store("reports", description="what the night runs leave")
+            await files.put("greeting.txt", b"hello")
+            ```
         """
         store = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)

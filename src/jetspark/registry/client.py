@@ -26,6 +26,14 @@ class SchemaRegistry:
     Every call raises RegistryError when no registry answers, SchemaNotFoundError, ServiceError for
     other refusals (its `code` is in `jetspark.registry.documents.Code`), BadNameError, ConfigError,
     DocumentError for an unreadable answer, and the errors of `Client.request`.
+
+    Example:
+        ```python
+        registry = nc.schema_registry()
+        await registry.add("shop.Order", '{"type": "object"}', format="jsonschema")
+        order = await registry.get("shop.Order")
+        print(order.format, order.version)  # jsonschema 1
+        ```
     """
 
     def __init__(self, client: CoreClient, timeout: Seconds | None) -> None:
@@ -47,6 +55,14 @@ class SchemaRegistry:
         `definition`: Avro's or JSON Schema's JSON; for Protobuf the source of a .proto file, or a
         FileDescriptorSet in base64, the schema's own file last. `compat_policy`: "none",
         "backwards", "forward" or "full", checked for each later version; None: "backwards".
+
+        Example:
+            ```python
+            registry = nc.schema_registry()
+            schema = '{"type": "object", "properties": {"id": {"type": "string"}}}'
+            added = await registry.add("Item", schema, format="jsonschema", compat_policy="none")
+            print(added.version, added.revision)  # 1 1
+            ```
         """
         check_format(format)
         if compat_policy is not None and documents.policy_of(compat_policy) is None:
@@ -180,5 +196,12 @@ class RegistryCalls(CoreClient):
         """The schema registry of this account. Sends nothing.
 
         `timeout`: seconds for each request; default: the connection's `request_timeout`.
+
+        Example:
+            ```python
+            registry = nc.schema_registry()
+            added = await registry.add("Customer", '{"type": "object"}', format="jsonschema")
+            print(added.version)  # 1
+            ```
         """
         return SchemaRegistry(self, timeout)

@@ -58,6 +58,13 @@ class Services:
     after `timeout` seconds (2) in all. Without services the list is empty. An
     unreadable answer is reported and left out. Iterating raises ConnectionClosedError and
     PermissionsError.
+
+    Example:
+        ```python
+        async with await nc.add_service("till", "1.0.0", description="Adds up"):
+            async for info in nc.services().info("till"):
+                print(info.name, info.description)  # till Adds up
+        ```
     """
 
     def __init__(self, client: CoreClient, prefix: str) -> None:

@@ -110,6 +110,19 @@ class Request(RequestView):
 
     Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
     during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+
+    Example:
+        ```python
+        async def price(request):
+            if request.data != b"apples":
+                await request.respond_error(404, "no such fruit")
+                return
+            await request.respond(b"1.20")
+
+        async with await nc.add_service("prices", "1.0.0") as service:
+            await service.add_endpoint("price", price)
+            print((await nc.request("price", b"apples")).data)  # b'1.20'
+        ```
     """
 
     __slots__ = ()

@@ -161,7 +161,20 @@ class EndpointCalls:
 
 
 class Group(EndpointCalls):
-    """A prefix that endpoints of a service share; created by `add_group`."""
+    """A prefix that endpoints of a service share; created by `add_group`.
+
+    Example:
+        ```python
+        service = await nc.add_service("shop", "1.0.0")
+        shelf = service.add_group("shelf")
+
+        @shelf.endpoint()  # answers shelf.take
+        async def take(request):
+            await request.respond(b"taken")
+
+        print((await nc.services().request("shelf.take", b"apples")).data)  # b'taken'
+        ```
+    """
 
     def __init__(self, running: Running, prefix: str, queue_group: str) -> None:
         self.running = running
@@ -417,6 +430,17 @@ class Service(EndpointCalls):
     """One instance of a service, created by `Client.add_service`.
 
     The end of its block stops it.
+
+    Example:
+        ```python
+        service = await nc.add_service("till", "1.0.0", description="Adds up")
+
+        @service.endpoint(subject="till.total")
+        async def total(request):
+            await request.respond_json(sum(request.json(list[float])))
+
+        print(await nc.services().request_json("till.total", [1.2, 3]))  # 4.2
+        ```
     """
 
     def __init__(
@@ -575,6 +599,16 @@ class ServiceCalls(CoreClient):
 
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
+
+        Example:
+            ```python
+            async def total(request):
+                await request.respond_json(sum(request.json(list[float])))
+
+            async with await nc.add_service("till", "1.0.0") as service:
+                await service.add_endpoint("total", total, subject="till.total")
+                print((await nc.request("till.total", b"[1.2, 3]")).data)  # b'4.2'
+            ```
         """
         service = Service(self, name, version, **options)
         await service.begin()
@@ -584,5 +618,11 @@ class ServiceCalls(CoreClient):
         """Find services, inspect them, and call them. Sends nothing.
 
         `prefix`: where the services of another account are imported to.
+
+        Example:
+            ```python
+            for instance in await nc.services().ping().all():
+                print(instance.name, instance.version, instance.rtt)
+            ```
         """
         return Services(self, prefix)

@@ -95,6 +95,15 @@ class System:
 
     The other calls change something; their docstrings say what. None of them asks for a
     confirmation. They raise UnsupportedByServerError for a server that is too old.
+
+    Example:
+        ```python
+        system = nc.system()
+        async for answer in system.varz():
+            print(answer.server.name, answer.data.connections)
+
+        print(await system.account_statz("APP").all())
+        ```
     """
 
     def __init__(
@@ -227,6 +236,12 @@ class System:
         "bytes_to", "bytes_from", "last", "idle", "uptime", "stop", "reason" or "rtt". `cid`,
         `user`, `account`, `filter_subject` (with `account`), `mqtt_client`: only these. `offset`,
         `limit`: a page.
+
+        Example:
+            ```python
+            for answer in await nc.system().connz(account="APP", sort="pending").all():
+                print(answer.server.name, [link.pending_bytes for link in answer.data.connections])
+            ```
         """
         check_word("state", state, STATES)
         return self._servers(
@@ -564,5 +579,12 @@ class SystemCalls(CoreClient):
 
         A call waits at most `timeout` seconds for answers, a list `stall` seconds after the last
         one. `domain`: the JetStream domain whose cluster the calls change.
+
+        Example:
+            ```python
+            system = nc.system()  # nc: a user of the system account
+            for answer in await system.healthz().all():
+                print(answer.data.ok)  # True
+            ```
         """
         return System(self, timeout, stall, domain)

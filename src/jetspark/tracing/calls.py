@@ -41,6 +41,12 @@ class TraceCalls(CoreClient):
         when the server refuses the subject or the inbox of the reports; RequestTimeoutError when no
         server reported; ConfigError for headers that tracing itself sets, ConnectionClosedError,
         BadTimeoutError, and the errors of publish_nowait.
+
+        Example:
+            ```python
+            trace = await nc.trace("orders.eu", b"42 apples")
+            print(trace.complete, [stream.stream for stream in trace.streams])  # True ['ORDERS']
+            ```
         """
         seconds = seconds_of(timeout, self.options)
         data = payload_bytes(payload)  # a copy: the caller may change it in the meantime

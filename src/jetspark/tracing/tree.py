@@ -253,7 +253,15 @@ class MissingServer:
 
 @dataclass(frozen=True, slots=True)
 class MessageTrace:
-    """The path of one message; `str` draws it."""
+    """The path of one message; `str` draws it.
+
+    Example:
+        ```python
+        trace = await nc.trace("orders.eu", b"42 apples")
+        print(trace.complete)  # True
+        print("ORDERS" in str(trace))  # True
+        ```
+    """
 
     subject: str
     delivered: bool

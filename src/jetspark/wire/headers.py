@@ -28,6 +28,13 @@ class Headers:
     Blanks and tabs at the ends of a value are removed, as every receiver would. Raises
     BadHeaderError for a value with CR, LF, NUL or a lone surrogate, and for a name with anything
     but printable ASCII, without blanks and colons (ADR-4). Names of received messages are kept.
+
+    Example:
+        ```python
+        headers = jetspark.Headers({"Source": "shop 7"})
+        headers.add("Source", "shop 8")
+        print(headers["Source"], headers.values("Source"))  # shop 7 ['shop 7', 'shop 8']
+        ```
     """
 
     __slots__ = ("_pairs",)
