@@ -37,7 +37,7 @@
      ├─ HeadersNotSupportedError           ErrHeadersNotSupported
      ├─ MaxPayloadError                    ErrMaxPayload
      ├─ OutboundBufferError                the pending buffer is full
-     ├─ BadSubscriptionError               ErrBadSubscription
+     ├─ ClosedError                        ErrBadSubscription: an object is used after its end
      ├─ SlowConsumerError                  messages dropped on one subscription
      ├─ RequestTimeoutError(TimeoutError)  ErrTimeout
      ├─ NoRespondersError                  ErrNoResponders
@@ -452,8 +452,11 @@ class OutboundBufferError(JetsparkError):
     """The buffer of unsent bytes is full; this message was not accepted."""
 
 
-class BadSubscriptionError(JetsparkError):
-    """The subscription is already closed."""
+class ClosedError(JetsparkError):
+    """An object was used after its end: a subscription, iterator, publisher, batch, service …
+
+    The message names it. A connection that is closed raises ConnectionClosedError.
+    """
 
 
 class SlowConsumerError(JetsparkError):

@@ -18,6 +18,7 @@ _TABLE: dict[str, dict[str, str]] = {
         "Error": "JetsparkError",
         "TimeoutError FlushTimeoutError DrainTimeoutError": "RequestTimeoutError",
         "FetchTimeoutError": "an empty result of fetch()",
+        "BadSubscriptionError": "ClosedError",
         "MsgAlreadyAckdError": "MessageAlreadyAckedError",
         "NotJSMessageError": "NotJetStreamMessageError",
         "NotFoundError": "StreamNotFoundError, ConsumerNotFoundError or MessageNotFoundError",

@@ -23,7 +23,7 @@ from jetspark.connection.transports import TLSState as TLSState
 from jetspark.errors import AuthError as AuthError
 from jetspark.errors import AuthorizationError as AuthorizationError
 from jetspark.errors import BadSubjectError as BadSubjectError
-from jetspark.errors import BadSubscriptionError as BadSubscriptionError
+from jetspark.errors import ClosedError as ClosedError
 from jetspark.errors import ConfigError as ConfigError
 from jetspark.errors import ConnectionClosedError as ConnectionClosedError
 from jetspark.errors import ConnectionFailure as ConnectionFailure

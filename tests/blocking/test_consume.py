@@ -45,7 +45,7 @@ def test_all_messages_in_order_and_acknowledged(filled: Filled) -> None:
         with pytest.raises(errors.RequestTimeoutError, match=r"within 0\.05 s"):
             messages.next(0.05)
     assert (messages.active, messages.pending_msgs, messages.error) == (False, 0, None)
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         messages.next(1)
     assert list(messages) == []
 

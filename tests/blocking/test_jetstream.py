@@ -114,7 +114,7 @@ def test_publisher_tells_failures(js: JetStream, stream: str) -> None:
             publisher.publish("a b")
         publisher.publish(f"{stream}.x")
     assert publisher.acked == 1
-    with pytest.raises(errors.ConfigError, match="not open"):
+    with pytest.raises(errors.ClosedError, match="publisher has ended"):
         publisher.publish("a")
 
 

@@ -122,9 +122,10 @@ def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:
         assert len(live) == len(live.items()) == len(live.values()) == 2
         assert "a" in live
         assert live.error is None
-    for outside in (live, bucket.live()):
-        with pytest.raises(errors.ConfigError, match="inside its with block"):
-            outside.get("a")
+    with pytest.raises(errors.ConfigError, match="inside its with block"):
+        bucket.live().get("a")
+    with pytest.raises(errors.ClosedError, match="live bucket has ended"):
+        live.get("a")
 
 
 def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:

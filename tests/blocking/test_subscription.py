@@ -71,9 +71,9 @@ def test_next_with_a_timeout(nc: Client, unique: Unique) -> None:
         nc.publish(sub.subject)
         assert first.result(30).data == b""
     sub.unsubscribe()
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         sub.next(1)
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         sub.unsubscribe()
     assert list(sub) == []
 

@@ -52,7 +52,7 @@ class Words(FrameReader[str]):
         return self._frames.popleft().payload.decode() or None
 
     def _over(self) -> errors.JetsparkError:
-        return errors.BadSubscriptionError("over")
+        return errors.ClosedError("over")
 
     def _leave(self) -> None:
         self.end()
@@ -97,7 +97,7 @@ async def test_iterator_ends_quietly_at_a_meant_end(error: errors.JetsparkError 
     words.end(error)
     with pytest.raises(StopAsyncIteration):
         await words.__anext__()
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         await words.next()
 
 

@@ -132,9 +132,9 @@ async def test_auto_unsubscribe_ends_the_iterator_after_so_many(nc: Client, uniq
     assert [message.data async for message in sub] == [b"0", b"1", b"2"]
     assert not sub.active
     assert sub.delivered == 3
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         await sub.next()
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         sub.unsubscribe()
 
 

@@ -13,7 +13,7 @@ from tests.conftest import MakeServer
 
 import jetspark
 from jetspark import blocking
-from jetspark.errors import BadSubscriptionError, ConnectionClosedError, JetsparkError
+from jetspark.errors import ClosedError, ConnectionClosedError, JetsparkError
 
 Wait = Callable[[], Any]
 LONG = 20
@@ -140,7 +140,7 @@ async def test_a_source_that_was_ended_says_so(make_server: MakeServer) -> None:
             async with source:
                 pass
             for _ in range(2):
-                with pytest.raises(BadSubscriptionError):
+                with pytest.raises(ClosedError):
                     await source.next(LONG)
         with suppress(JetsparkError):
             await js.delete_stream("S")

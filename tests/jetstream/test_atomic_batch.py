@@ -191,7 +191,7 @@ async def test_atomic_batch_over_the_server_limits_is_refused(limited: JetStream
         assert refused.value.err_code == 10210
         await one.commit()
         await two.commit()
-        with pytest.raises(errors.ConfigError, match="committed already"):
+        with pytest.raises(errors.ClosedError, match="it was committed"):
             await two.publish("s.a")
     assert await stored(limited, "S") == 4
 

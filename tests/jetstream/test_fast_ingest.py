@@ -104,7 +104,7 @@ async def test_one_message_and_none(js: JetStream, fast: str) -> None:
     assert (ingest.acked, ingest.ack and ingest.ack.count) == (1, 1)
     async with js.fast_ingest() as ingest:
         assert await ingest.commit() is None
-        with pytest.raises(errors.ConfigError, match="ended already"):
+        with pytest.raises(errors.ClosedError, match="it was committed"):
             await ingest.publish(f"{fast}.a")
     assert (ingest.acked, ingest.ack) == (0, None)
 

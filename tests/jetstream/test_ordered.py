@@ -55,7 +55,7 @@ async def test_an_ordered_consumer_gets_later_messages_too(js: JetStream, stream
         assert await read(messages, 1) == [6]
         assert messages.active
     assert not messages.active
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         await messages.next()
     assert [msg async for msg in messages] == []
 

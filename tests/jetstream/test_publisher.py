@@ -431,7 +431,7 @@ async def test_a_publisher_works_only_inside_its_block(js: JetStream) -> None:
         await publisher.publish("a")
     async with publisher:
         pass
-    with pytest.raises(errors.ConfigError, match="with block"):
+    with pytest.raises(errors.ClosedError, match="with block was left"):
         await publisher.publish("a")
     wrong: list[dict[str, Any]] = [{"window": 0}, {"timeout": 0}, {"retry_for": -1}]
     for arguments in [*wrong, {"on_disconnect": "hope"}]:

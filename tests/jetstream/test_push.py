@@ -43,7 +43,7 @@ async def test_the_user_acknowledges_push_messages(js: JetStream, nc: Client, st
             await messages.next(0.01)
         assert messages.active
     assert not messages.active
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         await messages.next()
     messages.stop()
     assert [msg async for msg in messages] == []

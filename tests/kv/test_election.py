@@ -32,7 +32,7 @@ async def test_one_candidate_leads_and_another_follows_when_it_resigns(bucket: B
                 second = await anext(other)
                 assert second.leading
                 assert (second.token or 0) > (first.token or 0)
-    with pytest.raises(errors.BadSubscriptionError):
+    with pytest.raises(errors.ClosedError):
         await other.next(1)
     assert await one.leader() is None
 

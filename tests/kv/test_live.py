@@ -45,20 +45,20 @@ async def test_a_live_bucket_is_read_in_its_block_only(bucket: Bucket) -> None:
     seen: list[bytes] = []
     live = bucket.live(on_change=lambda entry: seen.append(live[entry.key]))
 
-    def refuse() -> None:
+    def refuse(error: type[errors.JetsparkError], match: str) -> None:
         for read in (lambda: live.get("a"), lambda: len(live), lambda: "a" in live, live.snapshot):
-            with pytest.raises(errors.ConfigError, match="inside its with block"):
+            with pytest.raises(error, match=match):
                 read()
         assert "not followed" in repr(live)
 
-    refuse()
+    refuse(errors.ConfigError, "inside its with block")
     async with live, bucket.live("b.*") as other:
         assert live["a"] == b"1"
         assert other.snapshot() == {}
         assert "not followed" not in repr(live)
         with pytest.raises(errors.ConfigError, match="once"):
             await live.__aenter__()
-    refuse()
+    refuse(errors.ClosedError, "has ended")
     assert seen == [b"1"]
     with pytest.raises(errors.ConfigError, match="resync"):
         bucket.live(resync=0)

@@ -407,7 +407,7 @@ async def test_next_waits_for_an_entry_until_its_timeout(bucket: Bucket) -> None
         await bucket.put("b", b"2")
         assert shown([await watch.next()]) == [("b", b"2", 2)]
         watch.stop()
-        with pytest.raises(errors.BadSubscriptionError):
+        with pytest.raises(errors.ClosedError):
             await watch.next(1)
     with pytest.raises(errors.ConfigError):
         await bucket.watch(callback=print).next(1)

@@ -14,7 +14,7 @@ from tests.support.frame_proxy import FrameProxy
 
 from jetspark.errors import (
     BadSubjectError,
-    ConfigError,
+    ClosedError,
     ConnectionClosedError,
     ConnectionLostError,
     NoRespondersError,
@@ -58,9 +58,9 @@ async def test_stopped_service_takes_no_endpoints(start: Start, services: Servic
     assert (await services.request(service.name)).data == b"stopping"
     await asyncio.wait_for(service.wait_stopped(), 20)
     assert await services.ping(service.name).all() == []
-    with pytest.raises(ConfigError, match="has stopped"):
+    with pytest.raises(ClosedError, match="has stopped"):
         await service.add_endpoint("e", echo)
-    with pytest.raises(ConfigError, match="has stopped"):
+    with pytest.raises(ClosedError, match="has stopped"):
         service.endpoint("e")(echo)
 
 

@@ -163,7 +163,7 @@ class LotIterator(Twin, Generic[ItemT]):
     def next(self, timeout: Seconds | None = None) -> ItemT:
         """The next item; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError after the last one, ConnectionClosedError,
+        Raises RequestTimeoutError, ClosedError after the last one, ConnectionClosedError,
         ConfigError when there is a callback, BadTimeoutError, and the error that ended it.
         """
         seconds = in_seconds(timeout)
@@ -225,7 +225,7 @@ class LoopIterator(LotIterator[ItemT], AsyncBlock):
 
     def _loop(self) -> Iterator[ItemT]:
         if self._was_left:
-            raise loop_was_left()
+            raise loop_was_left(self._inner.source)
         self._loops.append(None)
         take = self.__next__
         try:

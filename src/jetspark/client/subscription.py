@@ -143,10 +143,11 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def loop_was_left() -> errors.BadSubscriptionError:
+def loop_was_left(source: str) -> errors.ClosedError:
     """The error for a new loop over an object that leaving a loop has ended."""
-    return errors.BadSubscriptionError(
-        "It ended when the loop over it was left: to go on after a loop, use it in a `with` block."
+    return errors.ClosedError(
+        f"Reading from {source} ended when the loop over it was left: to go on after a loop, use "
+        "it in a `with` block."
     )
 
 
@@ -169,13 +170,18 @@ class Scoped:
     _loops = 0
     _was_left = False
 
+    @property
+    def source(self) -> str:
+        """The source of the items, for error messages."""
+        raise NotImplementedError
+
     def _leave(self) -> None:
         raise NotImplementedError
 
     def _loop_begins(self) -> None:
-        """Raise BadSubscriptionError when leaving a loop has ended it."""
+        """Raise ClosedError when leaving a loop has ended it."""
         if self._was_left:
-            raise loop_was_left()
+            raise loop_was_left(self.source)
         self._loops += 1
 
     def _loop_ends(self, *, over: bool) -> None:
@@ -341,11 +347,6 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     # -- for subclasses ----- ------------------------------------------------------------------
 
-    @property
-    def source(self) -> str:
-        """The source of the items, for error messages."""
-        raise NotImplementedError
-
     def _take(self) -> ItemT | None:
         """The item of the next frame; None if the frame has none. There must be a frame."""
         raise NotImplementedError
@@ -355,7 +356,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         if self._error is not None:
             return self._error
         self._client.require_open()
-        return errors.BadSubscriptionError(f"Reading from {self.source} has ended.")
+        return errors.ClosedError(f"Reading from {self.source} has ended.")
 
     def _discard(self) -> None:
         """Drop what is queued."""
@@ -420,7 +421,7 @@ class FrameReader(Scoped, Generic[ItemT]):
     async def next(self, timeout: Seconds | None = None) -> ItemT:
         """The next item; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it has ended, the error that ended it,
+        Raises RequestTimeoutError, ClosedError when it has ended, the error that ended it,
         such as that with which the server refused it (PermissionsError, SubscriptionLimitError …),
         ConnectionClosedError, ConfigError when there is a callback, BadTimeoutError.
         """
@@ -755,12 +756,12 @@ class Subscription(MessageReader[Message]):
         """End it now, discarding what was not taken, or after `max_msgs` messages in all.
 
         `max_msgs` counts from subscribing; if there were as many already, it ends now and keeps
-        them. Raises BadSubscriptionError when it has ended, ConnectionClosedError, ConfigError.
+        them. Raises ClosedError when it has ended, ConnectionClosedError, ConfigError.
         """
         if self._ended:
             if isinstance(self._error, errors.ConnectionClosedError):
                 raise self._error
-            raise errors.BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
+            raise errors.ClosedError(f"The subscription to {self.subject!r} has ended.")
         check_whole("max_msgs", max_msgs, 0)
         if max_msgs:
             self._link.routes.limit(self._route, max_msgs)

@@ -382,7 +382,7 @@ class GroupMember:
     async def next(self, timeout: Seconds | None = None) -> GroupMsg:
         """The next message; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError after its end, ConfigError when there is a
+        Raises RequestTimeoutError, ClosedError after its end, ConfigError when there is a
         callback, and `error`.
         """
         check_no_callback(self._callback)
@@ -390,7 +390,9 @@ class GroupMember:
         return await next_within(self.__anext__, timeout, self._ended, late)
 
     def _ended(self) -> errors.JetsparkError:
-        return errors.BadSubscriptionError("Consuming has ended.")
+        return errors.ClosedError(
+            f"Member {self._member!r} of consumer group {self._location.group!r} has ended."
+        )
 
     def _leave_messages(self, messages: ConsumerMessages) -> None:
         """The consumer is gone: create it again."""

@@ -214,7 +214,7 @@ class AtomicSender(Sender):
     def check_open(self) -> None:
         super().check_open()
         if self.window.committing:
-            raise errors.ConfigError("The batch was committed already.")
+            raise errors.ClosedError("The batch has ended: it was committed.")
 
     def _send(self, number: int, message: BatchMessage, mark: bytes) -> None:
         """Put one message into the outbox; an error ends the batch. Raises as `Publishing.send`."""
@@ -388,9 +388,9 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         message; `expect_last_subject_seq` cannot follow a message of the batch on that subject.
 
         Raises ConfigError, BadNameError and UnsupportedByServerError for options that cannot work,
-        the errors of `Client.publish` and, about a message added before, BatchError,
-        NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError, BrokenSocketError and
-        APIError for other refusals of the stream.
+        the errors of `Client.publish`, ClosedError after `commit` or the block and, about a message
+        added before, BatchError, NotEnabledOnStreamError, NoStreamResponseError,
+        RequestTimeoutError, BrokenSocketError and APIError for other refusals of the stream.
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since a later call sends it

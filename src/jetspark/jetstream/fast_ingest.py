@@ -117,6 +117,10 @@ def parse_reply(payload: bytes) -> BatchFlow | BatchGap | BatchRefusal | PubAck:
         ) from None
 
 
+def _committed() -> errors.ClosedError:
+    return errors.ClosedError("The batch has ended: it was committed.")
+
+
 def outcome_unknown(cause: errors.JetsparkError) -> errors.JetStreamError:
     """The error of messages sent before the server forgot the batch."""
     error = errors.JetStreamError(
@@ -236,7 +240,7 @@ class IngestSender(Sender):
     def check_open(self) -> None:
         super().check_open()
         if self._ending:
-            raise self._broken or errors.ConfigError("The batch was ended already.")
+            raise self._broken or _committed()
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -258,7 +262,7 @@ class IngestSender(Sender):
         if self.window.sent:
             self._ask()
         else:
-            self.window.end(errors.ConfigError("The batch was ended already."))
+            self.window.end(_committed())
         self.changed()
 
     # -- replies: called in the read loop ----------------------------------------------------------
@@ -456,7 +460,8 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
 
         The options are those of `JetStream.publish`. Raises the errors of `Client.publish`, and
         ConfigError, BadNameError and UnsupportedByServerError for options that cannot work; such a
-        message was not taken and has no index. Afterwards it raises the error that ended the batch.
+        message was not taken and has no index. Afterwards it raises the error that ended the batch,
+        or ClosedError.
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it is sent when there is room
@@ -470,7 +475,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         """End the batch and wait until the fate of every message is known.
 
         Returns the server's last word; None when there was none, or nothing was sent. Raises
-        ConfigError outside of the block; failures are only in `failed`.
+        ConfigError before the block; failures are only in `failed`.
         """
         self._sender.finish()
         await self._until(lambda: self._sender.window.ended is not None)

@@ -310,9 +310,11 @@ class Sender:
         return True
 
     def check_open(self) -> None:
-        """Raise why no message can be taken: ConfigError, or the error that ended it."""
-        if self._listener is None:
+        """Raise why no message can be taken: not yet, no longer, or the error that ended it."""
+        if not self.inbox:
             raise errors.ConfigError(f"The {self.kind} is not open: use it inside its with block.")
+        if self._listener is None:
+            raise errors.ClosedError(f"The {self.kind} has ended: its with block was left.")
         if self.window.ended is not None:
             raise own(self.window.ended)
 
@@ -369,7 +371,7 @@ class Sender:
         for timer in (self._timer, self._repeat):
             if timer is not None:
                 timer.cancel()
-        self.end(errors.JetStreamError(f"The {self.kind}'s block ended before the ack arrived."))
+        self.end(errors.ClosedError(f"The {self.kind} has ended: no ack arrived before."))
 
     def end(self, error: errors.JetsparkError) -> None:
         """No more results can arrive: messages in flight fail for this reason."""

@@ -541,8 +541,8 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
-        `codec`: makes the payload of a value. Raises the errors of `Client.publish`; such a message
-        was not taken and has no index.
+        `codec`: makes the payload of a value. Raises the errors of `Client.publish`, and
+        ClosedError after the block; such a message was not taken and has no index.
         """
         if codec is not None:
             payload, options["headers"] = codec_of(codec).encode(payload, options.get("headers"))

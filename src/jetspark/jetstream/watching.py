@@ -233,7 +233,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
     async def next(self, timeout: Seconds | None = None) -> EntryT | None:
         """The next entry, or None once; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it was stopped, ConnectionClosedError,
+        Raises RequestTimeoutError, ClosedError when it was stopped, ConnectionClosedError,
         ConfigError when there is a callback, and the error that ended it.
         """
         if self._ready:
@@ -245,7 +245,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         if self._error is not None:
             return self._error
         self._js.client.require_open()
-        return errors.BadSubscriptionError(f"The watch on {self._name!r} has ended.")
+        return errors.ClosedError(f"The watch on {self._name!r} has ended.")
 
     async def __anext__(self) -> EntryT | None:
         while not self._ready:

@@ -345,7 +345,7 @@ class Lock:
                 entry = await watcher.next(left)
             except errors.RequestTimeoutError:
                 continue  # the lease is over, or the server has not answered
-            except errors.BadSubscriptionError:
+            except errors.ClosedError:
                 raise errors.ConnectionClosedError(
                     f'Waiting for lock "{self._key}" has ended: the connection is being drained.'
                 ) from None
@@ -546,7 +546,7 @@ class Election:
     async def next(self, timeout: Seconds | None = None) -> ElectionState:
         """The next state; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError after its end, ConfigError when there is a
+        Raises RequestTimeoutError, ClosedError after its end, ConfigError when there is a
         callback, and `error`.
         """
         if self._states:
@@ -555,7 +555,7 @@ class Election:
         return await next_within(self.__anext__, timeout, self._over, late)
 
     def _over(self) -> errors.JetsparkError:
-        return errors.BadSubscriptionError("The election has ended for this client.")
+        return errors.ClosedError(f"The candidacy in election {self.key!r} has ended.")
 
     def __aiter__(self) -> AsyncIterator[ElectionState]:
         return self

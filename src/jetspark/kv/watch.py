@@ -281,6 +281,11 @@ class LiveBucket(Mapping[str, bytes]):
         if self._error is not None:
             raise self._error
         if not self._open:
+            if self._left:
+                raise errors.ClosedError(
+                    "The live bucket has ended: its with block was left. There, snapshot() gives a "
+                    "copy to keep."
+                )
             raise errors.ConfigError(
                 "The live bucket is not open: read it inside its with block, where snapshot() "
                 "gives a copy to keep."

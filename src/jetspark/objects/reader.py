@@ -663,6 +663,10 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
         )
         self._ignore_deletes = ignore_deletes
 
+    @property
+    def source(self) -> str:
+        return f"a watch on object store {self._name!r}"
+
     def _missing_stream_error(self) -> errors.JetsparkError:
         return no_store(self._name)
 

@@ -87,8 +87,8 @@ class EndpointCalls:
         default one. `max_pending`: requests that may wait, by default 65,536; others get error 503.
 
         Raises ConfigError for a second endpoint of the service with this subject and queue group,
-        PermissionsError when the server refuses the subject, RequestTimeoutError,
-        ConnectionClosedError.
+        ClosedError when the service has stopped, PermissionsError when the server refuses the
+        subject, RequestTimeoutError, ConnectionClosedError.
         """
         checked = self.endpoint_options(name, **options)
         await self.running.add(checked, handling_here(handler))
@@ -249,7 +249,7 @@ class Running:
         label = self.label
         if self.ended:
             self.client.require_open()
-            raise errors.ConfigError(
+            raise errors.ClosedError(
                 f"Service{label.removeprefix('service')} has stopped: it takes no more endpoints."
             )
         for endpoint in self.endpoints:
