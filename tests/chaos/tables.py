@@ -314,7 +314,7 @@ class Commands(RuleBasedStateMachine):
         if json:
             arguments += ["--json-schema", "n INT"]
         if parts:
-            arguments += ["--partition-by", "part=seq % 2"]
+            arguments += ["--derive", "part=subject[0]", "--partition-by", "part"]
         place = self.folder / (checkpoint or f"{to}/_checkpoint")
         self._command(arguments, name, to, place, kill)
 
