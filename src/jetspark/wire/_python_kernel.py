@@ -155,7 +155,8 @@ def numbered_acks(frames: list[MessageFrame], first: int, head: bytes, tail_at: 
         plain = ack.startswith(head) and ack.endswith(b"}") and ack[len(head) : -1].isdigit()
         if not plain:
             break
-        numbers.append(int(tail) if tail.isdigit() and len(tail) <= _LONGEST_NUMBER else 0)
+        is_number = tail.isascii() and tail.isdigit() and len(tail) <= _LONGEST_NUMBER
+        numbers.append(int(tail) if is_number else 0)
     return numbers
 
 
