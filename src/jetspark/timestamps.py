@@ -21,12 +21,13 @@ Seconds: TypeAlias = float | timedelta
 """A duration as callers give it: seconds, or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE_EPOCH = _EPOCH.replace(tzinfo=None)
 _FIRST_NS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NANOSECONDS
 _END_NS = 253_402_300_800 * NANOSECONDS  # the year 10000
 _MAX_NS = 2**63 - 1  # nanoseconds since the epoch
 _ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?"
-    r"(?:([Zz])|([+-])(\d\d):?(\d\d))"
+    r"(\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?"
+    r"(?:[Zz]|([+-])(\d\d):?(\d\d))"
 )
 
 
@@ -38,11 +39,9 @@ def parse_isotime(text: str) -> int:
     match = _ISO.fullmatch(text)
     if match is None:
         raise ValueError(f"not an RFC 3339 time with a zone: {text!r}")
-    year, month, day, hour, minute, second, fraction, _, sign, off_h, off_m = match.groups()
-    moment = datetime(
-        int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC
-    )
-    seconds = (moment - _EPOCH) // timedelta(seconds=1)
+    whole, fraction, sign, off_h, off_m = match.groups()
+    since_epoch = datetime.fromisoformat(whole) - _NAIVE_EPOCH
+    seconds = since_epoch.days * 86_400 + since_epoch.seconds
     if sign is not None:
         offset = int(off_h) * 3600 + int(off_m) * 60
         seconds += offset if sign == "-" else -offset

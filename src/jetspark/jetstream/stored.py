@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jetspark.errors as errors
 from jetspark.client.listing import Listing
@@ -29,6 +29,7 @@ from jetspark.err_codes import NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND, STREAM_MSG_
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import check_subscribe_subject
+from jetspark.timestamps import parse_isotime
 from jetspark.validation import check_moment, check_sequence, check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
@@ -75,13 +76,46 @@ async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMs
         # With the subject in the request's subject, permissions can be by subject.
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
     request_subject = js_api.subject_of(api.prefix, call, names)
+    return _stored(*await _ask(api, stream, request_subject, payload))
+
+
+async def _ask(
+    api: Api, stream: str, request_subject: str, payload: bytes
+) -> tuple[DirectReply, bytes]:
+    """The stored message and its payload. Raises the errors of `direct_get`."""
     api.note_request(request_subject, payload)
     reply = await api.client.ask(request_subject, payload, timeout=api.timeout)
     api.note_answer(request_subject, reply.data)
     stored = parse_direct_reply(frame_of(reply).headers)
     if stored is None:
         raise _refusal(stream, reply.status)
-    return _stored(stored, reply.data)
+    return stored, reply.data
+
+
+StoredParts: TypeAlias = tuple[bytes, int, int, bytes | None]
+"""Payload, sequence, nanoseconds since the epoch and header block of a stored message."""
+
+
+class DirectLastGets:
+    """Direct gets of the last messages of a stream's subjects, for millions of them."""
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self._api = api
+        self._stream = stream
+        names = {"stream": stream, "subject": ""}
+        self._request_subject = js_api.subject_of(api.prefix, js_api.DIRECT_GET_LAST, names)
+
+    async def get(self, subject: str) -> tuple[str, StoredParts]:
+        """The message's subject and parts. `subject`: checked, and without wildcards.
+
+        Raises MessageNotFoundError, StreamNotFoundError, DirectGetError, RequestTimeoutError.
+        """
+        api, stream = self._api, self._stream
+        try:
+            stored, data = await _ask(api, stream, self._request_subject + subject, b"")
+        except errors.NoRespondersError:
+            raise await no_direct_gets(api, stream) from None
+        return stored.subject, (data, stored.seq, parse_isotime(stored.time), stored.hdrs)
 
 
 async def read_range(

@@ -432,8 +432,12 @@ class BucketEncoding:
         return stored if self.values is None else _coded(self.values.decode_value, stored)
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
-        operation = operation_in(message.hdrs)
-        value = self.value_of(message.data) if operation is Operation.PUT else b""
-        return Entry(
-            self.name, key, value, message.seq, exact_ns(message.time), operation=operation
-        )
+        return self.entry(key, message.data, message.seq, exact_ns(message.time), message.hdrs)
+
+    def entry(
+        self, key: str, data: bytes, revision: int, created_ns: int, headers: bytes | None
+    ) -> Entry:
+        """The entry of a key, from the parts of a stored message."""
+        operation = Operation.PUT if headers is None else operation_in(headers)
+        value = self.value_of(data) if operation is Operation.PUT else b""
+        return Entry(self.name, key, value, revision, created_ns, 0, operation)

@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 import jetspark.errors as errors
+from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StreamInfo
 from jetspark.err_codes import MESSAGE_TTL_DISABLED, STREAM_MESSAGE_EXCEEDS_MAXIMUM
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publish_request import TimeToLive
-from jetspark.jetstream.stored import TOGETHER
+from jetspark.jetstream.stored import TOGETHER, DirectLastGets
 from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payload_bytes import Payload
@@ -44,6 +45,7 @@ class BucketStream:
         self.js = js
         self.encoding = encoding
         self.stream = js.stream(encoding.stream)
+        self._direct_last = DirectLastGets(js.api, encoding.stream)
 
     async def info(self) -> StreamInfo:
         with about_bucket(self.encoding.name):
@@ -54,10 +56,16 @@ class BucketStream:
         encoding = self.encoding
         subject = encoding.subject(key)
         direct = encoding.direct and not leader
-        last = subject if revision is None else None
         try:
-            with about_bucket(encoding.name):
+            if direct and revision is None:
+                stored_subject, parts = await self._direct_last.get(subject)
+            else:
+                last = subject if revision is None else None
                 stored = await self.stream.get(revision, last_by_subject=last, direct=direct)
+                parts = stored.data, stored.seq, exact_ns(stored.time), stored.hdrs
+                stored_subject = stored.subject
+        except errors.StreamNotFoundError:
+            raise errors.BucketNotFoundError(encoding.name) from None
         except errors.MessageNotFoundError:
             raise errors.KeyNotFoundError(encoding.name, key, revision=revision) from None
         except errors.RequestTimeoutError:
@@ -67,10 +75,10 @@ class BucketStream:
             raise
         except errors.DirectGetError as error:
             raise self._explained(error) from None
-        if stored.subject != subject:
+        if stored_subject != subject:
             raise errors.KeyNotFoundError(encoding.name, key, revision=revision)
-        entry = encoding.entry_of(stored, key)
-        if entry.is_deleted:
+        entry = encoding.entry(key, *parts)
+        if entry.operation is not Operation.PUT:
             raise errors.KeyNotFoundError(
                 encoding.name, key, revision=entry.revision, operation=entry.operation
             )
