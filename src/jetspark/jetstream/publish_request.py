@@ -147,9 +147,9 @@ def merged(
 ) -> Headers | None:
     """A copy of the headers with each of ours that is not None in place of theirs."""
     pairs = [(name, value) for name, value in replacements if value is not None]
-    if headers is None and not pairs:
-        return None
-    both = Headers(() if headers is None else headers)
+    if headers is None:
+        return Headers(pairs) if pairs else None
+    both = Headers(headers)
     for name, value in pairs:
         both.set(name, value)
     return both

@@ -11,7 +11,13 @@ from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StreamInfo
 from jetspark.err_codes import MESSAGE_TTL_DISABLED, STREAM_MESSAGE_EXCEEDS_MAXIMUM
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.publish_request import TimeToLive
+from jetspark.jetstream.publish import acknowledged
+from jetspark.jetstream.publish_request import (
+    EXPECTED_LAST_SUBJECT_SEQ,
+    TimeToLive,
+    merged,
+    publish_headers,
+)
 from jetspark.jetstream.stored import TOGETHER, DirectLastGets
 from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
@@ -130,20 +136,22 @@ class BucketStream:
         timeout: Seconds | None = None,
     ) -> int:
         """Write a key, if its last entry has the revision `last`; returns the new revision."""
+        js, encoding = self.js, self.encoding
+        pairs: list[tuple[str, str | None]] = []
+        if operation is not None:
+            pairs.append((OPERATION, operation.value))
+        if operation is Operation.PURGE:
+            pairs.append(("Nats-Rollup", "sub"))
         if last is not None:
-            check_whole("revision", last, 0, MAX_SEQUENCE)
-        headers = None if operation is None else {OPERATION: str(operation)}
-        if headers is not None and operation is Operation.PURGE:
-            headers["Nats-Rollup"] = "sub"
+            revision = check_whole("revision", last, 0, MAX_SEQUENCE)
+            pairs.append((EXPECTED_LAST_SUBJECT_SEQ, str(revision)))
+        subject = encoding.write_subject(key)
+        payload = value if operation is not None else encoding.stored_value(value)
+        headers = merged(None, pairs)
+        if ttl is not None:
+            headers = publish_headers(js.api.server, headers, ttl=ttl)
         try:
-            ack = await self.js.publish(
-                self.encoding.write_subject(key),
-                value if operation is not None else self.encoding.stored_value(value),
-                headers=headers,
-                expect_last_subject_seq=last,
-                ttl=ttl,
-                timeout=timeout,
-            )
+            ack = await acknowledged(js.api, subject, payload, headers, timeout)
         except errors.NoStreamResponseError:
             await self._check_exists()
             raise  # it has no leader at the moment
