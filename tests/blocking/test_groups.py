@@ -48,7 +48,7 @@ def test_blocking_member_is_iterated(js: JetStream, group: ElasticGroup) -> None
         with pytest.raises(RequestTimeoutError):
             member.next(0.1)
     assert subjects == [f"{group.stream}.k{number}" for number in range(5)]
-    assert group.drop_members("m1") == []
+    assert group.delete_members("m1") == []
 
 
 def test_blocking_member_calls_back_and_may_be_stopped_there(group: ElasticGroup) -> None:
@@ -62,5 +62,5 @@ def test_blocking_member_calls_back_and_may_be_stopped_there(group: ElasticGroup
 
     with group.consume("m1", callback=callback) as member:
         subjects = [taken.get(timeout=30) for _ in range(5)]
-        member.wait_ended()
+        member.wait_stopped()
     assert subjects == [f"{group.stream}.k{number}" for number in range(5)]

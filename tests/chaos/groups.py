@@ -201,7 +201,7 @@ class Campaign:
             self._figures.turns["joins"] += 1
         else:
             self._members.remove(member := self._rng.choice(sorted(self._members)))
-            await self._group.drop_members(member)
+            await self._group.delete_members(member)
             self._figures.turns["drops"] += 1
 
     async def _taken_over(self, member: str, died: float) -> None:

@@ -333,7 +333,7 @@ async def main():
         dead = await nc.jetstream(timeout=20).dead_letters(sys.argv[2])
         async with dead.worker() as worker:
             print("ready", flush=True)
-            await worker.wait()
+            await worker.wait_stopped()
 asyncio.run(main())
 """
 
@@ -502,11 +502,11 @@ async def test_what_ends_a_worker_is_raised_at_its_end(orders: Orders, reported:
     )
     worker = dead.worker()
     with pytest.raises(errors.ConfigError, match="block is entered"):
-        await worker.wait()
+        await worker.wait_stopped()
     async with worker:
         await orders.delete_pulled_consumer()
         with pytest.raises(errors.ConsumerDeletedError):
-            await asyncio.wait_for(worker.wait(), 30)
+            await asyncio.wait_for(worker.wait_stopped(), 30)
     with pytest.raises(errors.ConfigError, match="only once"):
         await worker.__aenter__()
     await orders.js.delete_stream(dead.advisories)

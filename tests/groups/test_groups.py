@@ -124,10 +124,10 @@ async def test_partitions_go_over_when_members_come_and_go(
         await publish(js, elastic.stream, 1, 2)
         theirs = [message.partition for message in await asyncio.wait_for(_rest(one, two), 60)]
         assert set(theirs) <= {3, 4, 5}
-        assert await elastic.drop_members("m2") == ["m1"]
+        assert await elastic.delete_members("m2") == ["m1"]
         await publish(js, elastic.stream, 2, 3)
         await take(one, len(KEYS))
-        await elastic.drop_members("m1")
+        await elastic.delete_members("m1")
         await elastic.set_mappings({"m2": range(6)})
         with pytest.raises(errors.ConfigError, match="has mappings"):
             await elastic.add_members("m1")
@@ -319,7 +319,7 @@ async def test_misspelt_members_and_filters_raise(js: JetStream, elastic: Elasti
     await elastic.add_members(["m1", "m2"])
     misspelt = r'"M1" is not a member .*: did you mean "m1"\?'
     with pytest.raises(errors.ConfigError, match=misspelt):
-        await elastic.drop_members("M1")
+        await elastic.delete_members("M1")
     with pytest.raises(errors.ConfigError, match=misspelt):
         elastic.partitions("M1")
     filters = [PartitioningFilter("meter.*", [1])]
@@ -336,7 +336,7 @@ async def test_who_is_none_of_the_members_waits_and_is_told_once(
     async with asyncio.timeout(60), elsewhere.consume("M1") as member:
         await eventually(lambda: told)
         await one_member.add_members("M1")
-        await one_member.drop_members("m1")
+        await one_member.delete_members("m1")
         await take(member, len(KEYS))
     assert told == [
         f'"M1" is not a member of consumer group "cg" of stream "{one_member.stream}": '
@@ -351,7 +351,7 @@ async def test_members_end_when_their_group_is_deleted(
     async with asyncio.timeout(60), group.consume("m1") as member:
         ending = asyncio.create_task(take(member, len(KEYS) + 1))
         await group.delete()
-        for ended in (ending, member.wait_ended()):
+        for ended in (ending, member.wait_stopped()):
             with pytest.raises(errors.ConsumerGroupNotFoundError):
                 await ended
     for call in (js.consumer_groups(group.stream).elastic("cg"), group.add_members("m2")):
@@ -419,9 +419,9 @@ async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_
             await asked.wait()
             await one_member.delete()
             with pytest.raises(errors.ConsumerGroupNotFoundError):
-                await standby.wait_ended()
+                await standby.wait_stopped()
         with pytest.raises(errors.ConsumerGroupNotFoundError):
-            await member.wait_ended()
+            await member.wait_stopped()
 
 
 async def test_a_static_group_reads_a_stream_with_partitions(
@@ -455,7 +455,7 @@ async def test_a_static_group_reads_a_stream_with_partitions(
         assert (await js.stream(stream).consumer("cg-a")).cached_info.config.durable_name == "cg-a"
         await group.delete()
         with pytest.raises(errors.ConsumerGroupNotFoundError):
-            await a.wait_ended()
+            await a.wait_stopped()
     assert sorted(message.subject for message in found) == sorted(
         f"{stream}.{key}" for key in KEYS for _ in range(3)
     )

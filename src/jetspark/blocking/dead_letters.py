@@ -14,7 +14,7 @@ __all__ = ["DeadLetterWorker", "DeadLetters"]
 class DeadLetterWorker(AsyncBlock):
     moved = Read[int]()
     gone = Read[int]()
-    wait = awaits(AsyncDeadLetterWorker.wait)
+    wait_stopped = awaits(AsyncDeadLetterWorker.wait_stopped)
 
 
 @twin_of(AsyncDeadLetters)

@@ -51,7 +51,7 @@ class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
     config = Read[GroupConfig]()
     joined = Read[bool]()
     error = Read[JetsparkError | None]()
-    wait_ended = awaits(AsyncGroupMember.wait_ended)
+    wait_stopped = awaits(AsyncGroupMember.wait_stopped)
     _of_messages = True
 
     async def _forward(self, message: AsyncGroupMsg) -> None:  # type: ignore[override]
@@ -119,7 +119,7 @@ class StaticGroup(ConsumerGroup):
 @twin_of(AsyncElasticGroup)
 class ElasticGroup(ConsumerGroup):
     add_members = awaits(AsyncElasticGroup.add_members)
-    drop_members = awaits(AsyncElasticGroup.drop_members)
+    delete_members = awaits(AsyncElasticGroup.delete_members)
     set_mappings = awaits(AsyncElasticGroup.set_mappings)
     delete_mappings = awaits(AsyncElasticGroup.delete_mappings)
     delete = awaits(AsyncElasticGroup.delete)

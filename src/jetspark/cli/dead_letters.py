@@ -187,7 +187,7 @@ def run(
             begin("Moving dead letters")
             print_refusals(at_once=True)  # from now on the server's refusals are logged at once
             with _serving_metrics(metrics, nc, lambda: [(name, worker.moved)]):
-                await worker.wait()
+                await worker.wait_stopped()
 
     connection.follow(work, hooks=None if metrics is None else observe())
 

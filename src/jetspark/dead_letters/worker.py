@@ -212,13 +212,13 @@ class DeadLetterWorker:
     """The result of `DeadLetters.worker`: it moves messages inside its block.
 
     Several workers, in as many processes, share the work. The end of the block raises the error
-    that ended the worker, unless `wait` raised it.
+    that ended the worker, unless `wait_stopped` raised it.
 
     Example:
         ```python
         dead = await js.create_or_update_dead_letters("ORDERS_DEAD", "ORDERS")
         async with dead.worker() as worker:
-            await worker.wait()  # moves messages until it fails
+            await worker.wait_stopped()  # moves messages until it fails
         ```
     """
 
@@ -239,7 +239,7 @@ class DeadLetterWorker:
         """Letters without payload, since the stream no longer had the message."""
         return self._mover.gone
 
-    async def wait(self) -> None:
+    async def wait_stopped(self) -> None:
         """Wait until its block is left.
 
         Raises ConsumerDeletedError, ConnectionLostError and any other end of

@@ -216,7 +216,7 @@ class ElasticGroup(ConsumerGroup):
         ```python
         group = await js.consumer_groups("ORDERS").create_elastic("billing", max_members=4)
         await group.add_members(["m1", "m2"])
-        await group.drop_members("m2")
+        await group.delete_members("m2")
         print(group.partitions("m1"))  # [0, 1, 2, 3]
         ```
     """
@@ -234,7 +234,7 @@ class ElasticGroup(ConsumerGroup):
 
         return (await self._change(change)).members or []
 
-    async def drop_members(self, members: str | Iterable[str]) -> list[str]:
+    async def delete_members(self, members: str | Iterable[str]) -> list[str]:
         """Remove members; returns the others.
 
         Raises ConfigError for a name that is not a member, and for a group with mappings.

@@ -450,7 +450,7 @@ class GroupMember:
             if await self._is_pinned():
                 await self._consumer.unpin()
 
-    async def wait_ended(self) -> None:
+    async def wait_stopped(self) -> None:
         """Wait until it ends. Raises `error`."""
         await self._over.wait()
         if self._error is not None:
