@@ -38,7 +38,7 @@ def names_in(page: Path) -> list[str]:
         r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\([^`]*\))?`", page.read_text("utf-8")
     )
     if page.stem == "architecture":
-        ours = [name for name in names if not re.search(r"\.(?:py|c|md)$", name)]
+        ours = [name for name in names if not re.search(r"\.(?:py|c|h|md)$", name)]
         names = [f"jetspark.{name.removeprefix('jetspark.')}" for name in ours]
     return [name for name in names if name.startswith("jetspark.")]
 
