@@ -16,8 +16,13 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        options = {"storage": "memory", "allow_msg_counter": True, "allow_direct": True}
-        stream = await js.create_stream(name="HITS", subjects=["hits.*"], **options)
+        stream = await js.create_stream(
+            name="HITS",
+            subjects=["hits.*"],
+            storage="memory",
+            allow_msg_counter=True,
+            allow_direct=True,
+        )
         print("one more:", await js.increment("hits.home"))
         print("ten more:", await js.increment("hits.home", 10))
         print("two less:", await js.increment("hits.home", -2))

@@ -14,12 +14,15 @@ import jetspark
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        options = {"storage": "memory", "allow_batched": True}
-        await js.create_stream(name="INGESTED", subjects=["ingest.*"], **options)
-        async with js.fast_ingest() as ingest:  # leaving it waits for the last word
+        await js.create_stream(
+            name="INGESTED", subjects=["ingest.*"], storage="memory", allow_batched=True
+        )
+        async with js.fast_ingest() as ingest:
             for number in range(10_000):
                 await ingest.publish("ingest.eu", b"%d" % number)
-        print(f"acknowledged: {ingest.acked}, the last one is {ingest.ack.seq}")
+            ack = await ingest.commit()
+        assert ack  # None when nothing was sent
+        print(f"acknowledged: {ingest.acked}, the last one is {ack.seq}")
         print("failed:", ingest.failed)
         await js.delete_stream("INGESTED")
 

@@ -21,8 +21,9 @@ from jetspark.errors import MessageNotFoundError
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        options = {"storage": "memory", "allow_direct": True}
-        stream = await js.create_stream(name="PRICES", subjects=["price.*"], **options)
+        stream = await js.create_stream(
+            name="PRICES", subjects=["price.*"], storage="memory", allow_direct=True
+        )
         for subject, price in (("eu", b"10"), ("us", b"20"), ("eu", b"12"), ("us", b"21")):
             await js.publish(f"price.{subject}", price)
 

@@ -28,13 +28,15 @@ async def main(server: str) -> None:
         print("from the beginning:", len(numbers), "messages, in order", numbers == sorted(numbers))
 
         numbers.clear()
+        subjects: set[str] = set()
         async with stream.ordered(subjects="log.info", start_seq=990) as messages:
             async for msg in messages:
                 numbers.append(msg.seq)
+                subjects.add(msg.subject)
                 if msg.metadata.pending == 0:
                     break
         print("from 990 on:", numbers[0], "to", numbers[-1], end=", ")
-        print("only", msg.subject)
+        print("only", *subjects)
         await js.delete_stream("LOG")
 
 

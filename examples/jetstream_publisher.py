@@ -3,7 +3,7 @@
 $ python examples/jetstream_publisher.py [server]
 10000 messages in the stream
 the last one has sequence 10001
-not stored: full.up maximum messages exceeded
+not stored: full.up maximum messages exceeded (code 503, err_code 10077)
 """
 
 import asyncio
@@ -26,14 +26,15 @@ async def main(server: str) -> None:
             print("the last one has sequence", (await result).seq)
 
         # Messages that were not stored are told: in .failed, or else by an exception at the end.
-        full = {"max_msgs": 1, "discard": "new"}
-        await js.create_stream(name="FULL", subjects=["full.*"], storage="memory", **full)
+        await js.create_stream(
+            name="FULL", subjects=["full.*"], storage="memory", max_msgs=1, discard="new"
+        )
         async with js.publisher() as publisher:
             await publisher.publish("full.up", b"stored")
             await publisher.publish("full.up", b"one too many")
             await publisher.flush()
             for failure in publisher.failed:
-                print("not stored:", failure.subject, failure.error.description)
+                print("not stored:", failure.subject, failure.error)
         await js.delete_stream("MANY")
         await js.delete_stream("FULL")
 

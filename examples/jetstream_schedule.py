@@ -18,8 +18,13 @@ from jetspark.errors import MessageNotFoundError
 async def main(server: str) -> None:
     async with jetspark.connect(server) as nc:
         js = nc.jetstream()
-        options = {"storage": "memory", "allow_msg_schedules": True, "allow_msg_ttl": True}
-        stream = await js.create_stream(name="TODO", subjects=["todo.*", "plan.*"], **options)
+        stream = await js.create_stream(
+            name="TODO",
+            subjects=["todo.*", "plan.*"],
+            storage="memory",
+            allow_msg_schedules=True,
+            allow_msg_ttl=True,
+        )
         short = await js.publish("todo.tea", b"ready", ttl=1)  # seconds, or a timedelta
 
         worker = await stream.create_consumer(name="worker", filter_subject="todo.mail")

@@ -25,7 +25,7 @@ async def main(server: str) -> None:
         week = timedelta(days=7)
         stream = await js.create_stream(name="STREAMS", subjects=["orders.>"], max_age=week)
         config = stream.cached_info.config
-        print("made", stream.name, "for", *config.subjects, end=", ")
+        print("made", stream.name, "for", *(config.subjects or ()), end=", ")
         print("messages live", config.max_age)
         info = await stream.update(max_msgs=1000)  # the rest stays as it is
         print("now at most", info.config.max_msgs, "messages, still", info.config.max_age)
@@ -33,7 +33,9 @@ async def main(server: str) -> None:
         for subject in ("orders.eu", "orders.eu", "orders.us"):
             await js.publish(subject, b"42 apples")
         state = (await stream.info(subjects_filter=">")).state
-        counts = ", ".join(f"{subject} {count}" for subject, count in state.subjects.items())
+        counts = ", ".join(
+            f"{subject} {count}" for subject, count in (state.subjects or {}).items()
+        )
         print(state.messages, "messages:", counts)
         print("listen to orders.eu:", await js.stream_names("orders.eu").all())
 

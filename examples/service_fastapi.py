@@ -10,7 +10,7 @@ over HTTP, by the service: 4.5
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import httpx
@@ -31,7 +31,7 @@ async def answer(request: services.Request) -> None:
 
 def make_app(server: str) -> FastAPI:
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with (
             jetspark.connect(server) as nc,
             await nc.add_service("totals-example", "1.0.0") as service,

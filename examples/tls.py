@@ -12,12 +12,11 @@ import jetspark
 
 
 async def main(server: str, ca: str, cert: str | None = None, key: str | None = None) -> None:
-    options = {"tls_cert_file": cert, "tls_key_file": key}
-    async with jetspark.connect(server, tls_ca_file=ca, **options) as nc:
+    async with jetspark.connect(server, tls_ca_file=ca, tls_cert_file=cert, tls_key_file=key) as nc:
         await nc.flush()
         print("connected by TLS")
     try:
-        async with jetspark.connect(server, tls=True, **options):
+        async with jetspark.connect(server, tls=True, tls_cert_file=cert, tls_key_file=key):
             pass
     except jetspark.ConnectionFailure as error:
         print("refused without the authority:", type(error).__name__)

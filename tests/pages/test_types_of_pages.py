@@ -1,10 +1,13 @@
-"""A type checker accepts what the pages show, as it stands there, and sees what users misspell."""
+"""Type checkers accept what the pages and examples show, and see what users misspell."""
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from tests.pages.test_pages import ROOT, RUN
@@ -22,6 +25,7 @@ from datetime import timedelta
 
 import jetspark
 import jetspark.blocking
+import jetspark.blocking.kv
 from jetspark import Message
 from jetspark import Mesage  # attr-defined
 from jetspark.documents import Source
@@ -51,6 +55,7 @@ async def program(message: Message, deny: dict[str, bool]) -> None:
         await js.create_or_update_dead_letters("D", "S", max_age=wait, storage="memory")
         await js.create_or_update_dead_letters("D", "S", retention="limits")  # call-arg
         bucket: jetspark.kv.Bucket = await js.create_bucket("B", history=3, ttl=60)
+        await bucket.put("a", b"1")
         await js.create_bucket("B", max_age=60)  # call-arg
         await js.create_bucket_aggregate("B", [], mirror_name="C")  # call-arg
         await js.create_object_store("O", max_bytes=1, metadata={"a": "b"})
@@ -82,6 +87,13 @@ def blocking() -> None:
 """
 
 
+def _write_programs(folder: Path) -> None:
+    """PROGRAM, and what is right: the examples and the programs that users typically write."""
+    (folder / "program.py").write_text(PROGRAM)
+    for file in [*ROOT.glob("examples/*.py"), ROOT / "tests" / "pages" / "typical_programs.py"]:
+        shutil.copy(file, folder)
+
+
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Of the pages and of PROGRAM, checked at once, since mypy takes half a minute for the package.
@@ -89,7 +101,7 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     With the settings of the project, for which it has a cache if it has checked that before.
     """
     folder = tmp_path_factory.mktemp("types")
-    (folder / "program.py").write_text(PROGRAM)
+    _write_programs(folder)
     for name, blocks in RUN.items():
         typed = [textwrap.indent(block.text, "    ") for block in blocks if block.is_typed]
         if typed and name not in WRONG:
@@ -107,13 +119,38 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_mypy_accepts_the_snippets_of_each_page(errors: list[str]) -> None:
-    assert [line for line in errors if "program.py:" not in line] == []
+    assert [line for line in errors if "/program.py:" not in line] == []
 
 
 def test_mypy_reports_each_misspelt_name_and_nothing_else(errors: list[str]) -> None:
-    found = [line for line in errors if "program.py:" in line]
+    found = [line for line in errors if "/program.py:" in line]
     told = {int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]") for line in found}
     lines = enumerate(PROGRAM.splitlines(), 1)
     wanted = {number: line.rpartition("  # ")[2] for number, line in lines if "  # " in line}
     assert told == wanted, found
     assert len(found) == len(wanted), found
+
+
+def test_pyright_in_strict_mode_says_the_same(tmp_path: Path) -> None:
+    _write_programs(tmp_path)
+    settings = {
+        "include": ["."],
+        "typeCheckingMode": "strict",
+        "pythonVersion": "3.11",
+        "extraPaths": [str(ROOT / "src")],
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = {
+        (Path(error["file"]).name, error["range"]["start"]["line"] + 1): error["message"]
+        for error in json.loads(done.stdout)["generalDiagnostics"]
+    }
+    lines = enumerate(PROGRAM.splitlines(), 1)
+    wanted = {("program.py", number) for number, line in lines if "  # " in line}
+    assert told.keys() == wanted, told
