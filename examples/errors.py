@@ -33,9 +33,9 @@ async def main(server: str) -> None:
 
         nc.subscribe("orders.eu", callback=broken)
         await nc.publish("orders.eu", b"")
-        error = await asyncio.wait_for(told.get(), 2)
-        print("in the background:", error)
-        print("last_error is the same:", nc.last_error is error)
+        reported = await asyncio.wait_for(told.get(), 2)
+        print("in the background:", reported)
+        print("last_error is the same:", nc.last_error is reported)
     try:
         await jetspark.connect("nats://127.0.0.1:1", connect_timeout=0.5)
     except jetspark.JetsparkError as error:

@@ -36,8 +36,8 @@ async def main(server: str) -> None:
             config = (await js.create_stream(file)).cached_info.config
         print("from a file:", config.name, config.subjects, config.max_age)
         worker = await js.stream("JSON_EXAMPLE").create_consumer(CONSUMER)
-        config = worker.cached_info.config
-        print("from text:", worker.name, config.ack_policy, config.ack_wait)
+        rules = worker.cached_info.config
+        print("from text:", worker.name, rules.ack_policy, rules.ack_wait)
 
         answer = await js.api_request("STREAM.INFO.JSON_EXAMPLE")
         print("as it came:", answer["type"], "max_age", answer["config"]["max_age"])

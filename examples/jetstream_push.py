@@ -33,18 +33,18 @@ async def main(server: str) -> None:
                 idle_heartbeat=timedelta(milliseconds=200),
             )
             beats = 0
-            async for msg in inbox:
-                if msg.flow_control:
-                    await msg.respond()  # or the server stops sending
-                elif msg.idle_heartbeat:
+            async for message in inbox:
+                if message.flow_control:
+                    await message.respond()  # or the server stops sending
+                elif message.idle_heartbeat:
                     beats += 1
                     if beats == 1:
                         print("the consumer is alive")
                         await js.publish("push.2", b"7 pears")
                 else:
-                    print(msg.subject, msg.data)
-                    await msg.respond(b"+ACK")
-                    if msg.seq == 2:
+                    print(message.subject, message.data)
+                    await message.respond(b"+ACK")
+                    if message.seq == 2:
                         break
         await js.delete_stream("PUSHED")
 

@@ -32,12 +32,12 @@ async def main(server: str) -> None:
         )
         mirror = await js.create_stream(name="MIRROR", storage="memory", mirror=Source(name="FOO"))
 
-        aggregate = await aggregate.create_consumer(name="reader")
-        messages = await aggregate.fetch(2, timeout=5)
+        reader = await aggregate.create_consumer(name="reader")
+        messages = await reader.fetch(2, timeout=5)
         shown = sorted((f"{m.subject} {m.data.decode()}" for m in messages), reverse=True)
         print("aggregate:", ", ".join(shown))
-        mirror = await mirror.create_consumer(name="reader")
-        (msg,) = await mirror.fetch(1, timeout=5)
+        reader = await mirror.create_consumer(name="reader")
+        (msg,) = await reader.fetch(1, timeout=5)
         print("mirror:", msg.subject, msg.data.decode())
         for name in ("MIRROR", "AGGREGATE", "FOO", "BAR"):
             await js.delete_stream(name)

@@ -25,7 +25,8 @@ NEXT = "$JS.API.CONSUMER.MSG.NEXT.WIRE.test"
 async def call(nc: jetspark.Client, subject: str, request: Any = None) -> dict[str, Any]:
     payload = b"" if request is None else json.dumps(request).encode()
     reply = await nc.request(f"$JS.API.{subject}", payload, timeout=2)
-    return json.loads(reply.data)
+    answer: dict[str, Any] = json.loads(reply.data)
+    return answer
 
 
 async def main(server: str) -> None:

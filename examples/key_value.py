@@ -24,7 +24,7 @@ async def main(server: str) -> None:
         prices = await js.create_bucket("PRICES_KV", history=5, storage="memory")
         await prices.put("eu.apples", b"1.20")
         entry = await prices.get("eu.apples")
-        print(f"apples: {entry.value}, revision {entry.revision}")
+        print(f"apples: {entry.value!r}, revision {entry.revision}")
 
         await prices.create("eu.pears", b"0.90")
         try:
@@ -33,7 +33,7 @@ async def main(server: str) -> None:
             print("made once only:", await prices.get_value("eu.pears"))
 
         revision = await prices.update("eu.apples", b"1.30", entry.revision)
-        print(f"changed: {await prices.get_value('eu.apples')}, revision {revision}")
+        print(f"changed: {await prices.get_value('eu.apples')!r}, revision {revision}")
         try:
             await prices.update("eu.apples", b"1.40", entry.revision)
         except WrongLastSequenceError:

@@ -26,7 +26,7 @@ async def main(server: str) -> None:
             while (entry := await told.get()).key != "eu.pears":
                 pass
             print("told:", entry.key, entry.value)
-            print(f"there: {live['eu.pears']}, {len(live)} keys")
+            print(f"there: {live['eu.pears']!r}, {len(live)} keys")
         await js.delete_bucket("LIVE_KV")
 
 

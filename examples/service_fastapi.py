@@ -49,7 +49,8 @@ def make_app(server: str) -> FastAPI:
     @app.post("/total-by-service")
     async def by_service(prices: list[float], request: Request) -> float:
         nats: jetspark.Client = request.app.state.nats
-        return await nats.services().request_json("example.total", prices, type=float)
+        answer: float = await nats.services().request_json("example.total", prices, type=float)
+        return answer
 
     return app
 
