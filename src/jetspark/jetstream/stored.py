@@ -381,7 +381,8 @@ class StoredCalls:
         By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
         `direct`: False reads from the stream's leader, True from any replica or mirror. None: from
         any if the stream's `allow_direct` is on (as in `cached_info`), and from the leader if it is
-        off or the message was not found. A replica may lag and answer with an older message.
+        off or the message was not found. A replica may lag and answer with an older message, and a
+        mirror with one that was deleted from its origin.
 
         Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
         not allowed, ConfigError, BadSubjectError.
