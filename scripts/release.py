@@ -107,7 +107,9 @@ def check_wheel(wheel: Path, platform: str | None) -> None:
     for name in names:
         top = name.partition("/")[0]
         modules = top == "jetspark" or top.startswith("pyspark_jet")
-        if not ((modules and name.endswith((".py", ".typed", KERNEL))) or ".dist-info" in top):
+        if not (
+            (modules and name.endswith((".py", ".pyi", ".typed", KERNEL))) or ".dist-info" in top
+        ):
             raise ReleaseError(f"{wheel.name} has {name}, which nobody needs there.")
 
 

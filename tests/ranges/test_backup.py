@@ -277,7 +277,7 @@ def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
             with pytest.raises(BackupError, match=r"backup\.json is damaged: [^\n]+$"):
                 use(tmp_path / "backup")
     refuses(tmp_path / "nowhere", "nowhere is not a backup of a stream: there is no such folder")
-    refuses(archive, "there is no such folder")
+    refuses(archive, "a backup is a folder")
     archive.unlink()
     os.mkfifo(archive)
     refuses(tmp_path / "backup", "there is no file")

@@ -48,7 +48,10 @@ def test_sparks_marks_are_no_part_of_the_sentence(text: str, sentence: str) -> N
     [
         ("AuthorizationError: nats://h:4222 refused these credentials.", "Correct that, here or "),
         ("TLSError: The certificate has expired.", "Correct that, here or in"),
-        ("NoServersError: No server answers.", "The options read_timeout and publish_timeout say"),
+        (
+            "NoServersError: No server answers.",
+            "The options 'readTimeout' and 'publishTimeout' say",
+        ),
     ],
 )
 def test_a_refused_login_is_to_be_corrected_not_to_be_tried_again(error: str, advice: str) -> None:

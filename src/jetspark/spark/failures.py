@@ -74,6 +74,19 @@ _OPTION_IN_SPARK = re.compile(r"\bOption '(\w+)'|'([a-z]+[A-Z]\w*)'")
 could as well be a value."""
 
 
+class _SparkFailure(PipelineError):
+    """A failure of Spark. As a text it names options as Spark does; a surface with other names
+    shows its own (`JetsparkError.sentence`)."""
+
+    def __init__(self, sentence: str) -> None:
+        """`sentence`: with the options' names in Spark, or mentions of them (`named`)."""
+        super().__init__(_mark_options(sentence))
+        self._in_spark = PipelineError(sentence).sentence(in_spark)
+
+    def __str__(self) -> str:
+        return self._in_spark
+
+
 def explain(error: BaseException) -> JetsparkError:
     """Turn an exception of Spark into a PipelineError with one sentence for the user.
 
@@ -87,7 +100,7 @@ def explain(error: BaseException) -> JetsparkError:
             sentence = f"{sentence} {_LASTING_ADVICE}"
         elif is_of(error, *_TIMED_OUT):
             sentence = f"{sentence} {_TIMEOUT_ADVICE}"
-    explained = PipelineError(sentence)
+    explained = _SparkFailure(sentence)
     explained.__cause__ = error
     explained.is_mistake = is_of(error, ConfigError)  # the user's, so no log explains more
     return explained
@@ -146,7 +159,7 @@ def _find_sentence(error: BaseException) -> str:
     texts = _texts_of(error)
     if reported := _find_jetspark_error(texts):
         # Brackets in it are its own, as of subject[9], and no condition of Spark's.
-        return _mark_options(_SQLSTATE.sub("", reported.sentence).strip())
+        return _SQLSTATE.sub("", reported.sentence).strip()
     if python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
     elif java := _JAVA.search(text):
