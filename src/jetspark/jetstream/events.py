@@ -172,7 +172,7 @@ class EventCalls:
 
         Example:
             ```python
-            async with js.events(stream="ORDERS") as events:
+            async with js.events(kinds="consumer_action", stream="ORDERS") as events:
                 await js.stream("ORDERS").create_consumer(name="worker")
                 event = await events.next(timeout=5)
                 print(event.kind, event.consumer)  # consumer_action worker
