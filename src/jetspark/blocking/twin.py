@@ -188,7 +188,8 @@ def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
     return decorate
 
 
-_EXAMPLE = "\n\nExample:\n"
+_TITLE = "Example:"
+_EXAMPLE = f"\n\n{_TITLE}\n"
 _BLOCKING_WORDS = (
     ("await ", ""),
     ("async ", ""),
@@ -198,8 +199,11 @@ _BLOCKING_WORDS = (
 
 def blocking_docstring(own: str | None, asyncio_docstring: str | None) -> str | None:
     """The twin's own docstring or the asyncio one, with the example of that made blocking."""
-    text, _, _ = inspect.cleandoc(own or asyncio_docstring or "").partition(_EXAMPLE)
-    _, title, example = inspect.cleandoc(asyncio_docstring or "").partition(_EXAMPLE)
+    if asyncio_docstring is None or _TITLE not in asyncio_docstring:
+        return own or asyncio_docstring
+    text, title, example = inspect.cleandoc(asyncio_docstring).partition(_EXAMPLE)
     for words in _BLOCKING_WORDS:
         example = example.replace(*words)
-    return text + title + example or None
+    if own is not None:
+        text, _, _ = inspect.cleandoc(own).partition(_EXAMPLE)
+    return text + title + example
