@@ -77,6 +77,8 @@ class DeadLetters:
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
         self._js = js
         self._info = info
+        self._stored = js.stream(self.name)
+        self._waiting = js.stream(self.advisories)
         self._work_queues: dict[str, bool] = {}
         """Whether streams of letters are work queues."""
 
@@ -107,7 +109,7 @@ class DeadLetters:
         Failures are reported, and left to the next call or worker. Messages of a killed worker are
         free after 30 seconds. Raises the errors of entering a worker.
         """
-        consumer = await self._js.stream(self.advisories).consumer(WORKER)
+        consumer = await self._waiting.consumer(WORKER)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
         while advisories := await consumer.fetch(100):
             for advisory in advisories:
@@ -116,7 +118,7 @@ class DeadLetters:
 
     async def waiting(self) -> int:
         """Number of advisories that wait for a worker."""
-        return (await self._js.stream(self.advisories).info()).state.messages
+        return (await self._waiting.info()).state.messages
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -148,13 +150,11 @@ class DeadLetters:
         self, stream: str | None, consumer: str | None, subject: str | None, reason: str | None
     ) -> AsyncIterator[DeadLetter]:
         filter_ = filter_subject(self.name, stream, consumer)
-        last = (await self._js.stream(self.name).info()).state.last_seq
+        last = (await self._stored.info()).state.last_seq
         seq = 1
         while seq <= last:
             try:
-                stored = await self._js.stream(self.name).get(
-                    seq, next_by_subject=filter_, direct=False
-                )
+                stored = await self._stored.get(seq, next_by_subject=filter_, direct=False)
             except errors.MessageNotFoundError:
                 break
             if stored.seq > last:
@@ -179,7 +179,7 @@ class DeadLetters:
             return  # the names in letters of unreadable advisories
         watched: Iterable[str] = ()
         with suppress(errors.StreamNotFoundError):
-            watched = (await self._js.stream(self.advisories).info()).config.subjects or ()
+            watched = (await self._waiting.info()).config.subjects or ()
         chosen = event_subjects(KINDS, stream, consumer)
         if any(subjects_overlap(pattern, subject) for pattern in chosen for subject in watched):
             return
@@ -195,11 +195,11 @@ class DeadLetters:
 
     async def letter(self, seq: int) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
-        return read_letter(await self._js.stream(self.name).get(seq, direct=False))
+        return read_letter(await self._stored.get(seq, direct=False))
 
     async def delete(self, letter: DeadLetter) -> None:
         """Delete a letter. Raises MessageNotFoundError when it no longer exists."""
-        await self._js.stream(self.name).delete_msg(letter.seq)
+        await self._stored.delete_msg(letter.seq)
 
     # -- replaying -------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class DeadLetters:
             await self._remove_original(letter)
         if not keep:
             with suppress(errors.MessageNotFoundError):  # another replay was faster
-                await self._js.stream(self.name).delete_msg(letter.seq)
+                await self._stored.delete_msg(letter.seq)
         return not ack.duplicate
 
     async def _remove_original(self, letter: DeadLetter) -> None:

@@ -69,6 +69,7 @@ class ConsumerGroup:
         self, js: JetStreamContext, bucket: Bucket, location: GroupLocation, config: GroupConfig
     ) -> None:
         self._js = js
+        self._source = js.stream(location.source)
         self._bucket = bucket
         self._location = location
         self._config = config
@@ -106,7 +107,7 @@ class ConsumerGroup:
         names = {self._location.consumer(member): member for member in members_of(config)}
         active = [
             names[info.name]
-            async for info in self._js.stream(self._location.source).consumers()
+            async for info in self._source.consumers()
             if info.name in names and (self._location.elastic or info.num_waiting)
         ]
         for member in sorted(active):
@@ -117,9 +118,7 @@ class ConsumerGroup:
 
         Raises ConsumerNotFoundError when the member is not active.
         """
-        consumer = await self._js.stream(self._location.source).consumer(
-            self._location.consumer(member)
-        )
+        consumer = await self._source.consumer(self._location.consumer(member))
         await consumer.unpin(PRIORITY_GROUP)
 
     def consume(
@@ -206,7 +205,7 @@ class StaticGroup(ConsumerGroup):
         await self._delete_key()
         for member in members_of(self._config):
             with suppress(errors.ConsumerNotFoundError):
-                await self._js.stream(self.stream).delete_consumer(self._location.consumer(member))
+                await self._source.delete_consumer(self._location.consumer(member))
 
 
 class ElasticGroup(ConsumerGroup):
@@ -271,7 +270,7 @@ class ElasticGroup(ConsumerGroup):
         """
         await self._delete_key()
         with suppress(errors.StreamNotFoundError):
-            info = await self._js.stream(self._location.source).info()
+            info = await self._source.info()
             if is_group_stream(self._location, info.config):
                 await self._js.delete_stream(self._location.source)
 

@@ -165,6 +165,7 @@ class MemberConsumer:
         self, js: JetStreamContext, location: GroupLocation, member: str, options: dict[str, Any]
     ) -> None:
         self._js = js
+        self._source = js.stream(location.source)
         self._location = location
         self._name = location.consumer(member)
         self._options = options
@@ -185,7 +186,7 @@ class MemberConsumer:
         if self._location.elastic:
             own = {"name": self._name, "inactive_threshold": self._options["ack_wait"]}
         try:
-            self._consumer = await self._js.stream(self._location.source).create_consumer(
+            self._consumer = await self._source.create_consumer(
                 **self._options,
                 **own,
                 filter_subjects=filters,
@@ -238,7 +239,7 @@ class MemberConsumer:
     async def info(self) -> ConsumerInfo | None:
         """None without a consumer."""
         try:
-            return (await self._js.stream(self._location.source).consumer(self._name)).cached_info
+            return (await self._source.consumer(self._name)).cached_info
         except (errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             return None
 
@@ -248,7 +249,7 @@ class MemberConsumer:
 
     async def delete(self) -> None:
         with suppress(errors.ConsumerNotFoundError):
-            await self._js.stream(self._location.source).delete_consumer(self._name)
+            await self._source.delete_consumer(self._name)
 
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]

@@ -46,6 +46,7 @@ from jetspark.jetstream.fetch import (
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.stream_handle import StreamHandle
 from jetspark.jetstream.stream_requests import change_peer, step_down
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
@@ -619,15 +620,8 @@ ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 _DEFAULTS: Final = {"ack_policy": "explicit"}
 
 
-class ConsumerCalls:
+class ConsumerCalls(StreamHandle):
     """The calls of a stream that make, find and delete its consumers."""
-
-    _api: Api
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        raise NotImplementedError
 
     async def create_consumer(
         self, config: ConsumerConfigLike | None = None, /, **options: Unpack[ConsumerOptions]

@@ -38,6 +38,7 @@ from jetspark.jetstream.consume import (
 from jetspark.jetstream.consumers import consumer_info, create_ephemeral
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.stored import leader_get
+from jetspark.jetstream.stream_handle import StreamHandle
 from jetspark.jetstream.stream_requests import stream_info
 from jetspark.retries import RECREATING
 from jetspark.subjects import check_name, check_subscribe_subject
@@ -499,15 +500,8 @@ HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
-class OrderedCalls:
+class OrderedCalls(StreamHandle):
     """The call of a stream that creates an ordered consumer."""
-
-    _api: Api
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        raise NotImplementedError
 
     def ordered(
         self,

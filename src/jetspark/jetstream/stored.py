@@ -24,9 +24,10 @@ from jetspark.client.messages import Message
 from jetspark.documents.configuration import given
 from jetspark.documents.document import from_wire, text_of_time, timestamp_of_text
 from jetspark.documents.requirements import check_feature
-from jetspark.documents.streams import StoredMsg, StreamInfo
+from jetspark.documents.streams import StoredMsg
 from jetspark.err_codes import NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND, STREAM_MSG_DELETE_FAILED
 from jetspark.jetstream.api import Api
+from jetspark.jetstream.stream_handle import StreamHandle
 from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import check_subscribe_subject
 from jetspark.timestamps import parse_isotime
@@ -355,18 +356,11 @@ BATCH_BYTES = 4 * 1024 * 1024
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 
-class StoredCalls:
+class StoredCalls(StreamHandle):
     """The calls of a stream for its stored messages."""
 
-    _api: Api
-    _info: StreamInfo | None
     _is_outdated = False
     """Whether a direct get failed, so that the configuration may have changed."""
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        raise NotImplementedError
 
     async def get(
         self,

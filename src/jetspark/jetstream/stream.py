@@ -13,7 +13,6 @@ import jetspark.errors as errors
 from jetspark.documents.configuration import given
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import StreamInfo, UnnamedStreamOptions
-from jetspark.jetstream.api import Api
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.counters import CounterCalls
 from jetspark.jetstream.ordered import OrderedCalls
@@ -26,7 +25,7 @@ from jetspark.jetstream.stream_requests import (
     to_stream_info,
     update_config,
 )
-from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_sequence, check_whole
 from jetspark.wire import js_api
 from jetspark.wire.js_api import SubjectPages
@@ -46,27 +45,6 @@ class Stream(ConsumerCalls, OrderedCalls, CounterCalls, ScheduleCalls):
         consumer = await stream.create_consumer(name="worker")
         ```
     """
-
-    def __init__(self, api: Api, stream: str | StreamInfo) -> None:
-        """A handle without a request. `stream`: the name, or what the server told of it."""
-        self._api = api
-        self._info = None if isinstance(stream, str) else stream
-        self._name = check_name("stream", stream) if isinstance(stream, str) else stream.name
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        return self._name
-
-    @property
-    def cached_info(self) -> StreamInfo:
-        """The result of the last `info` or `update`, or of the call that created this object.
-
-        Raises ConfigError when there was none.
-        """
-        if self._info is None:
-            raise errors.ConfigError(f'Stream "{self.name}" was not asked yet: call info().')
-        return self._info
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._checked().__await__()

@@ -73,7 +73,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
     ) -> None:
         self._js = js
         self._name = name
-        self._stream = stream
+        self._stream = js.stream(stream)
         self._subjects = subjects
         self._include_history = include_history
         self._updates_only = updates_only
@@ -156,7 +156,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._end_of_initial_data()
 
     async def _find_start(self) -> None:
-        info = await self._js.stream(self._stream).info()
+        info = await self._stream.info()
         self._origin = StreamOrigin(info.created, info.state.last_seq)
         if not self._updates_only:
             self._until = await self._last_message()
@@ -182,9 +182,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         if self._messages is not None:
             self._messages.stop()
         with self._js.client.hooks.quiet():
-            self._messages = self._js.stream(self._stream).ordered(
-                subjects=self._subjects, **start, **self._reading
-            )
+            self._messages = self._stream.ordered(subjects=self._subjects, **start, **self._reading)
         if self._origin is not None:
             # Only what came: `resume_from` may be ahead of the stream.
             reached = Reached(self._last, self._last_time) if self._last_time else Reached()
@@ -196,7 +194,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     async def _last_of(self, subject: str) -> int:
         try:
-            stored = await self._js.stream(self._stream).get(last_by_subject=subject, direct=False)
+            stored = await self._stream.get(last_by_subject=subject, direct=False)
         except errors.MessageNotFoundError:
             return 0
         return stored.seq
@@ -344,7 +342,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """The leader's subjects that have had no entry."""
         names: set[str] = set()
         for subject in self._subjects:
-            info = await self._js.stream(self._stream).info(subjects_filter=subject)
+            info = await self._stream.info(subjects_filter=subject)
             names.update(info.state.subjects or ())
         # Of subjects that are not UTF-8 the leader does not tell the bytes.
         return {name.encode() for name in names if "\ufffd" not in name} - self._seen
