@@ -61,11 +61,7 @@ def _is_a_minute(text: str) -> bool:
 # -- configuration ---------------------------------------------------------------------------------
 
 
-@T.case("TTL-101", "create_stream(allow_msg_ttl=True)", "is on")
-async def on(t: Trial) -> None:
-    info = await (await t.stream(**TTL)).info()
-    assert info.config.allow_msg_ttl
-    assert api_level(info) >= 1
+T.option_is_kept("TTL-101", "allow_msg_ttl", 1)
 
 
 @T.case("TTL-102", "publish(ttl=)", "MessageTTLDisabledError where it is off")

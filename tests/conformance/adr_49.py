@@ -8,7 +8,6 @@ from typing import Any
 from tests.conformance.trial import (
     Table,
     Trial,
-    api_level,
     count,
     has_messages,
     headers_of,
@@ -64,11 +63,7 @@ async def _refuses_increments(t: Trial, headers: Any, *, prior: bool = False) ->
 # -- configuration ---------------------------------------------------------------------------------
 
 
-@T.case("CTR-101", "create_stream(allow_msg_counter=True)", "is on")
-async def on(t: Trial) -> None:
-    info = await (await t.stream(**COUNTS, retention="limits")).info()
-    assert info.config.allow_msg_counter
-    assert api_level(info) >= 2
+T.option_is_kept("CTR-101", "allow_msg_counter", 2, retention="limits")
 
 
 @T.case("CTR-102", "increment", "MessageIncrDisabledError where it is off")

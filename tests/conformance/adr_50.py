@@ -19,7 +19,6 @@ from tests.conformance.trial import (
     RawIngest,
     Table,
     Trial,
-    api_level,
     count,
     has_messages,
     headers_of,
@@ -128,11 +127,7 @@ async def _level(t: Trial) -> int:
 # -- atomic batches: configuration -----------------------------------------------------------------
 
 
-@T.case("AB-101", "create_stream(allow_atomic=True)", "is on")
-async def atomic_on(t: Trial) -> None:
-    info = await (await t.stream(**ATOMIC)).info()
-    assert info.config.allow_atomic
-    assert api_level(info) >= 2
+T.option_is_kept("AB-101", "allow_atomic", 2)
 
 
 @T.case("AB-102", "atomic_batch", "NotEnabledOnStreamError where it is off")
@@ -820,11 +815,7 @@ async def _send_all(raw: RawIngest, numbers: Iterable[int], last: int, end: int 
 # -- fast ingest: configuration --------------------------------------------------------------------
 
 
-@T.case("FB-101", "create_stream(allow_batched=True)", "is on")
-async def batched_on(t: Trial) -> None:
-    info = await (await t.stream(**BATCHED)).info()
-    assert info.config.allow_batched
-    assert api_level(info) >= 3
+T.option_is_kept("FB-101", "allow_batched", 3)
 
 
 @T.case("FB-102", "fast_ingest", "NotEnabledOnStreamError where it is off")

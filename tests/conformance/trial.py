@@ -71,6 +71,16 @@ class Table(list[Case]):
         """Add a case that no client can say or hear."""
         self.append(Case(id, "", reason))
 
+    def option_is_kept(self, id: str, option: str, level: int, **others: Any) -> None:
+        """Add a case: a new stream has this option, and so at least this API level."""
+
+        async def steps(t: Trial) -> None:
+            info = await (await t.stream(**{option: True}, **others)).info()
+            assert getattr(info.config, option)
+            assert api_level(info) >= level
+
+        self.append(Case(id, f"create_stream({option}=True)", "is on", steps))
+
     def stream_is_refused(
         self, id: str, outcome: str, *variants: Mapping[str, Any], error: type[APIError] = APIError
     ) -> None:
