@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from itertools import cycle, islice
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchmarks import clients, nats_go
 from benchmarks.measure import Job, Measure
@@ -26,6 +26,9 @@ from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish, round_trips
 from benchmarks.report import Section
 from benchmarks.stage import empty_stage
 from benchmarks.trial import in_one_loop, timed
+
+if TYPE_CHECKING:
+    from jetspark import JetStream
 
 WINDOW = 4000
 """Most messages without an ack, where a client lets one say it."""
@@ -159,20 +162,20 @@ def raw_single(job: Job) -> Measure:
 # -- jetspark ----------------------------------------------------------------------------------
 
 
-async def _publisher(js: Any, messages: Messages) -> None:
+async def _publisher(js: JetStream, messages: Messages) -> None:
     async with js.publisher(WINDOW) as publisher:
-        await _each(messages, publisher.send)
+        await _each(messages, publisher.publish)
 
 
-async def _ingest(js: Any, messages: Messages) -> None:
+async def _ingest(js: JetStream, messages: Messages) -> None:
     async with js.fast_ingest() as batch:
-        await _each(messages, batch.add)
+        await _each(messages, batch.publish)
 
 
-async def _atomic(js: Any, messages: Messages) -> None:
+async def _atomic(js: JetStream, messages: Messages) -> None:
     while some := list(islice(messages, 1000)):
         async with js.atomic_batch() as batch:
-            await _each(iter(some), batch.add)
+            await _each(iter(some), batch.publish)
 
 
 def jetspark_window(job: Job) -> Measure:
