@@ -15,13 +15,13 @@ from typing import TypeAlias, TypeVar, Unpack
 from jetspark.blocking.iterators import EntryIterator, Listing
 from jetspark.blocking.twin import Read, Twin, awaits, makes, twin_of
 from jetspark.errors import ObjectDamagedError
+from jetspark.objects.content_digest import Writable
 from jetspark.objects.info import ObjectInfo
 from jetspark.objects.reader import (
     AtomicFile,
     Bytes,
     ObjectTarget,
     Readable,
-    Writable,
     sync_blocks,
     write_all,
 )

@@ -102,14 +102,12 @@ async def _end_of(task: asyncio.Task[Any]) -> None:
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
-    """`asyncio.to_thread` for functions that may call user code.
-
-    A StopIteration, which a future refuses, becomes a RuntimeError, as in a generator.
-    """
-    return await asyncio.to_thread(_without_stop_iteration, function, *args)
+    """`asyncio.to_thread` for functions that may call user code."""
+    return await asyncio.to_thread(without_stop_iteration, function, *args)
 
 
-def _without_stop_iteration(function: Callable[..., T], *args: Any) -> T:
+def without_stop_iteration(function: Callable[..., T], *args: Any) -> T:
+    """Its result. A StopIteration, which a future refuses, becomes a RuntimeError."""
     try:
         return function(*args)
     except StopIteration as error:

@@ -13,8 +13,7 @@ Contract of reading an object
   caller with all bytes has the object. Otherwise it raises ObjectDamagedError (an object that is
   replaced or deleted meanwhile loses its chunks) or DigestMismatchError. It does not wait for
   missing chunks, but asks the stream's leader.
-- A thread computes the digest of many bytes, while the chunks are used and others arrive. There is
-  no task.
+- A thread computes the digest, while the chunks are used and others arrive. There is no task.
 
 Contract of files: they are read and written in threads, BLOCK bytes at a time. A given file object
 stays open, at its last position. A path is written under a temporary name and renamed when it is
@@ -24,7 +23,6 @@ complete. Raises ConfigError for a path that cannot be opened, OSError while rea
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import os
 import secrets
@@ -37,7 +35,6 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
-    Sequence,
 )
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -47,13 +44,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import jetspark.errors as errors
-from jetspark.client.tasks import in_thread, move_on_after
+from jetspark.client.tasks import in_thread, move_on_after, start_task
 from jetspark.err_codes import NO_MESSAGE_FOUND, STREAM_NOT_FOUND
 from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.message import MessageFrame
 from jetspark.jetstream.watching import StreamWatcher
+from jetspark.objects.content_digest import ContentDigest, Writable
 from jetspark.objects.info import (
     STREAM_PREFIX,
     ObjectInfo,
@@ -90,8 +88,6 @@ HEARTBEAT = 2.0
 """
 LOOK_AFTER = 0.5
 """Seconds without a chunk until the leader is asked."""
-IN_A_THREAD = 64 * 1024
-"""Bytes whose digest is worth a change of thread."""
 
 
 class TransferRetry:
@@ -335,13 +331,6 @@ class Readable(Protocol):
         """Up to `size` bytes; none at the end."""
 
 
-class Writable(Protocol):
-    """A binary file object open for writing."""
-
-    def write(self, data: bytes, /) -> object:
-        """Write all bytes."""
-
-
 ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes] | AsyncIterable[Bytes]
 ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
 
@@ -358,11 +347,15 @@ async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
                 yield block
     else:
         source = sync_blocks(data)
+        coming = start_task(in_thread(_next, source))
         try:
-            while (ready := await in_thread(_next, source)) is not None:
+            while (ready := await coming) is not None:
+                coming = start_task(in_thread(_next, source))
                 yield ready
         finally:
-            # After a cancellation a thread may still be reading; the generator ends with it.
+            if not (coming.cancel() or coming.cancelled()):
+                coming.exception()  # mark it as retrieved
+            # A thread may still be reading; the generator ends with it.
             with suppress(ValueError):
                 await in_thread(source.close)
 
@@ -476,12 +469,11 @@ class ObjectReader:
         self._info = info
         self._subject = chunk_subject(meta.store, info.nuid)
         self._messages: OrderedMessages | None = None
-        self._sha256 = hashlib.sha256()
+        self._digest = ContentDigest()
         self._chunks = 0
         self._size = 0
         self._last = 0
         """Sequence of the last chunk."""
-        self._digesting: asyncio.Future[None] | None = None
         self._retry = TransferRetry()
         self._stopped = False
         self._max_chunks_at_once = max(BLOCK * info.chunks // max(info.size, 1), 1)
@@ -499,13 +491,19 @@ class ObjectReader:
         return content.getvalue()
 
     async def write_to(self, file: Writable) -> None:
-        """Write the content into a file, in threads that compute the digest, too."""
+        """Write the content into a file, in the thread that computes the digest.
+
+        The last chunks are written when the digest is right.
+        """
         try:
             while not self._stopped:
                 chunks = await self._receive()
-                await in_thread(self._digest_and_write, chunks, file)
                 if self._is_complete:
+                    await self._digest.add(chunks)
+                    await self._check()
+                    await in_thread(write_all, file, chunks)
                     break
+                await self._digest.add(chunks, file)
         finally:
             self.stop()
 
@@ -520,6 +518,7 @@ class ObjectReader:
     def stop(self) -> None:
         """Read no more."""
         self._stopped = True
+        self._digest.close()
         if self._messages is not None:
             self._messages.stop()
 
@@ -528,16 +527,10 @@ class ObjectReader:
         if self._stopped:
             return []
         try:
-            if self._digesting is not None:
-                await self._digesting
             chunks = await self._receive()
-            if chunks and self._size - len(chunks[-1]) >= IN_A_THREAD:
-                loop = asyncio.get_running_loop()
-                self._digesting = loop.run_in_executor(None, self._digest, chunks)
-                if self._is_complete:
-                    await self._digesting
-            else:
-                self._digest(chunks)
+            await self._digest.add(chunks)
+            if self._is_complete:
+                await self._check()
         except BaseException:
             self.stop()
             raise
@@ -565,17 +558,6 @@ class ObjectReader:
         if self._chunks > self._info.chunks:
             raise self._damaged(f"it has more than {self._info.chunks} chunks")
         return chunks
-
-    def _digest(self, chunks: Iterable[bytes]) -> None:
-        """Digest the next chunks. Raises the error of a damaged object when they are the last."""
-        for chunk in chunks:
-            self._sha256.update(chunk)
-        if self._is_complete:
-            self._check()
-
-    def _digest_and_write(self, chunks: Sequence[bytes], file: Writable) -> None:
-        self._digest(chunks)
-        write_all(file, chunks)
 
     def _begin(self) -> OrderedMessages:
         js = self._meta.js
@@ -621,13 +603,13 @@ class ObjectReader:
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
 
-    def _check(self) -> None:
+    async def _check(self) -> None:
         info = self._info
         if self._size != info.size:
             raise self._damaged(f"it has {self._size} bytes instead of {info.size}")
         if info.digest is None:
             raise self._damaged("its info has no digest")
-        if not is_digest(info.digest, self._sha256.digest()):
+        if not is_digest(info.digest, await self._digest.value()):
             raise errors.DigestMismatchError(
                 f'Object "{info.name}" of store "{info.bucket}" is damaged: its digest '
                 f"is not {info.digest}."

@@ -20,7 +20,6 @@ purged chunks, leave chunks that belong to no object: orphans.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,9 +31,9 @@ import jetspark.errors as errors
 from jetspark.client.tasks import move_on_after, start_task
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.fast_ingest import FastIngest
+from jetspark.objects.content_digest import ContentDigest
 from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
 from jetspark.objects.reader import (
-    IN_A_THREAD,
     STALL_TIMEOUT,
     MetaStore,
     TransferRetry,
@@ -74,8 +73,7 @@ class ObjectWriter:
         self._batch_chunks: deque[bytes] = deque()
         """Chunks of the batch that may not be stored."""
         self._in_batch = False
-        self._sha256 = hashlib.sha256()
-        self._digesting: asyncio.Future[None] | None = None
+        self._digest = ContentDigest()
         self._rest: list[bytes] = []
         """Bytes that do not yet fill a chunk."""
         self._rest_size = 0
@@ -94,17 +92,8 @@ class ObjectWriter:
     async def write(self, block: bytes) -> None:
         """Add bytes of the content, any number. Raises the errors of `ObjectStore.put`."""
         self._size += len(block)
-        await self._digested()
-        if len(block) >= IN_A_THREAD:
-            loop = asyncio.get_running_loop()
-            self._digesting = loop.run_in_executor(None, self._sha256.update, block)
-        else:
-            self._sha256.update(block)
+        await self._digest.add([block])
         await self._cut(block)
-
-    async def _digested(self) -> None:
-        if self._digesting is not None:
-            await self._digesting
 
     async def finish(self) -> ObjectInfo:
         """Send the rest, wait for all acks, and make the object visible.
@@ -117,7 +106,9 @@ class ObjectWriter:
         if self._batch is not None and self._in_batch:
             await self._end_batch(self._batch)
         await self._check_acks()
-        await self._digested()
+        self._info = self._info.replace(
+            size=self._size, chunks=self._chunks, digest=digest_text(await self._digest.value())
+        )
         # A future, no task: a writer may be freed in a thread (see `blocking.loop_thread`).
         self._commit = asyncio.shield(self._make_visible())
         try:
@@ -130,16 +121,13 @@ class ObjectWriter:
     async def _make_visible(self) -> ObjectInfo:
         if self._chunks:
             await self._count_chunks()
-        new, old = await self._meta.replace(self._info.name, self._complete, unreadable_too=True)
+        new, old = await self._meta.replace(
+            self._info.name, lambda _: self._info, unreadable_too=True
+        )
         await self._close()
         if old is not None and old.chunks:
             await self._meta.remove_chunks(old.nuid)
         return new
-
-    def _complete(self, _: ObjectInfo | None) -> ObjectInfo:
-        return self._info.replace(
-            size=self._size, chunks=self._chunks, digest=digest_text(self._sha256.digest())
-        )
 
     async def discard(self) -> None:
         """Remove the stored chunks, unless the object is visible. Reports chunks that are left.
@@ -198,6 +186,7 @@ class ObjectWriter:
 
     async def _close(self) -> None:
         # Like a cancellation, this does not wait.
+        self._digest.close()
         await self._close_batch()
         await self._publisher.__aexit__(asyncio.CancelledError, None, None)
         self._forget_sent()
