@@ -10,11 +10,12 @@ an error.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, TypeAlias, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack, overload
 
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
@@ -75,6 +76,7 @@ class Request(Sends, RequestView):
 # Handlers in threads
 
 Handler: TypeAlias = Callable[[Request], None]
+T = TypeVar("T")
 HandlerT = TypeVar("HandlerT", bound=Handler)
 _current = threading.local()
 
@@ -221,6 +223,25 @@ class Services(Twin):
         reply = self._caller.ask(subject, payload, timeout, headers)
         return answered(Message(self._caller, reply))
 
+    @overload
+    def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        type: builtins.type[T],
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> T: ...
+    @overload
+    def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Any: ...
     def request_json(
         self,
         subject: str,

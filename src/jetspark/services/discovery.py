@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack, overload
 
 from jetspark.client.client import (
     PENDING_BYTES_LIMIT,
@@ -38,6 +39,7 @@ from jetspark.wire.service_api import service_error
 TIMEOUT: Final = 2.0
 STALL: Final = 0.3
 
+T = TypeVar("T")
 AnswerT = TypeVar("AnswerT", ServicePing, ServiceInfo, ServiceStats)
 
 
@@ -119,6 +121,25 @@ class Services:
             self._client, subject, payload, answered, timeout=timeout, headers=headers
         )
 
+    @overload
+    async def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        type: builtins.type[T],
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> T: ...
+    @overload
+    async def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Any: ...
     async def request_json(
         self,
         subject: str,
