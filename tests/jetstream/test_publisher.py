@@ -107,6 +107,24 @@ async def test_leaving_waits_for_every_ack(js: JetStream, withholding: Withholdi
     await running
 
 
+@pytest.mark.parametrize("seq", [b"007", b"9" * 5000], ids=["zeros", "5000"])
+async def test_an_ack_with_no_sequence_fails_its_message_only(
+    js: JetStream, withholding: WithholdingStream, seq: bytes
+) -> None:
+    """Anybody may answer; what looks like the acks before it must still be read."""
+    async with js.publisher() as publisher:
+        acks = [await publisher.publish_async(withholding.subject) for _ in range(3)]
+        await withholding.holds(3)
+        await withholding.ack()
+        await acks[0]  # the next acks are compared with this one
+        await withholding.ack(answer=b'{"stream":"S","seq":%b}' % seq)
+        await withholding.ack()
+        with pytest.raises(errors.JetStreamError, match="PubAck"):
+            await asyncio.wait_for(acks[1], 10)
+        assert (await acks[2]).seq == 3
+    assert publisher.acked == 2
+
+
 # -- results -----------------------------------------------------------------------------------
 
 

@@ -1704,13 +1704,9 @@ static PyObject *numbered_publish(PyObject *Py_UNUSED(module), PyObject *args) {
     return frame;
 }
 
-static int all_digits(const char *at, const char *limit) {
-    if (at >= limit)
-        return 0;
-    while (at < limit)
-        if ((unsigned)(*at++ - '0') > 9)
-            return 0;
-    return 1;
+/* A number as JSON has it, so that an ack with it can be read; not 0. */
+static int is_sequence(Text text) {
+    return text.size > 0 && *text.at != '0' && number(text) > 0;
 }
 
 static PyObject *numbered_acks(PyObject *Py_UNUSED(module), PyObject *args) {
@@ -1730,7 +1726,7 @@ static PyObject *numbered_acks(PyObject *Py_UNUSED(module), PyObject *args) {
             const char *ack = PyBytes_AsString(payload);
             Py_ssize_t last = PyBytes_Size(payload) - 1, size = PyBytes_Size(subject);
             plain = last > head.size && memcmp(ack, head.at, (size_t)head.size) == 0 &&
-                    ack[last] == '}' && all_digits(ack + head.size, ack + last);
+                    ack[last] == '}' && is_sequence((Text){ack + head.size, last - head.size});
             if (plain) {
                 long long number_at_end = -1;
                 if (tail_at >= 0 && tail_at < size)

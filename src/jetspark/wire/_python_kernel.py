@@ -147,13 +147,13 @@ def numbered_publish(head: bytes, number: int, tail: bytes, payload: bytes) -> b
 def numbered_acks(frames: list[MessageFrame], first: int, head: bytes, tail_at: int) -> list[int]:
     """The numbers of acks: the ends of their subjects, from `tail_at` on; 0 for no such number.
 
-    From the frame `first` up to one whose payload is not `head`, digits, and a brace.
+    From the frame `first` up to one whose payload is not `head`, a sequence, and a brace.
     """
     numbers = []
     for frame in islice(frames, first, None):
         ack, tail = frame.payload, frame.subject[tail_at:]
-        plain = ack.startswith(head) and ack.endswith(b"}") and ack[len(head) : -1].isdigit()
-        if not plain:
+        digits = ack[len(head) : -1] if ack.startswith(head) and ack.endswith(b"}") else b""
+        if not digits.isdigit() or len(digits) > _LONGEST_NUMBER or digits.startswith(b"0"):
             break
         is_number = tail.isascii() and tail.isdigit() and len(tail) <= _LONGEST_NUMBER
         numbers.append(int(tail) if is_number else 0)
