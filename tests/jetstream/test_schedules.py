@@ -88,6 +88,25 @@ async def test_a_repeated_schedule_publishes_until_it_is_cancelled(
     assert (await js.stream(planned).info()).state.messages == 1
 
 
+async def test_cancelling_a_schedule_that_is_being_replaced_ends_the_new_one(
+    js: JetStream, planned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, target, stream = f"{planned}.plan", f"{planned}.done", js.stream(planned)
+    await js.schedule(plan, target=target, at=FAR)
+    delete, replaced = stream.delete_msg, False
+
+    async def replaced_before(seq: int) -> None:
+        nonlocal replaced
+        if not replaced:
+            await js.schedule(plan, target=target, at=FAR)
+            replaced = True
+        await delete(seq)
+
+    monkeypatch.setattr(stream, "delete_msg", replaced_before)
+    assert await stream.cancel_schedule(plan) is True
+    assert (await stream.info()).state.messages == 0
+
+
 async def test_schedule_with_a_source_publishes_its_last_message(
     js: JetStream, planned: str, needs_server: NeedsServer
 ) -> None:

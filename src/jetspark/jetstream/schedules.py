@@ -8,6 +8,7 @@ stream. A new schedule on the subject replaces the old one. Times are the server
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 
 import jetspark.errors as errors
@@ -53,14 +54,16 @@ class ScheduleCalls(StoredCalls):
         schedule.
         """
         check_publish_subject(subject)
-        try:
-            message = await self.get(last_by_subject=subject, direct=False)
+        while True:
+            try:
+                message = await self.get(last_by_subject=subject, direct=False)
+            except errors.MessageNotFoundError:
+                return False
             headers = message.headers
             if headers is None or SCHEDULE not in headers:
                 raise errors.JetStreamError(
                     f"The last message on {subject!r} of stream {self.name!r} is not a schedule."
                 )
-            await self.delete_msg(message.seq)
-        except errors.MessageNotFoundError:
-            return False
-        return True
+            with suppress(errors.MessageNotFoundError):  # a new schedule may have replaced it
+                await self.delete_msg(message.seq)
+                return True
