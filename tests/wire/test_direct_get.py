@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import JetStreamError
+from jetspark.timestamps import format_isotime
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 
 TIME = "2026-11-21T13:48:24.000000001Z"
@@ -30,7 +31,8 @@ def test_the_last_headers_are_the_servers(
     pending = 3 if batch else None
     found = parse_direct_reply(block(users, subject, seq, batch=batch))
     assert found is not None
-    assert (found.subject, found.seq, found.time, found.pending) == (subject, seq, TIME, pending)
+    assert (found.subject, found.seq, found.pending) == (subject, seq, pending)
+    assert format_isotime(found.time_ns) == TIME
     lines = [f"{name}: {value}" for name, value in users]
     stored = "\r\n".join(["NATS/1.0", *lines, "", ""]).encode() if users else None
     assert found.hdrs == stored
@@ -46,6 +48,29 @@ def test_other_blocks_are_no_stored_messages(other: bytes | None) -> None:
 def test_an_answer_with_something_missing_is_an_error(lost: bytes) -> None:
     with pytest.raises(JetStreamError, match="Unreadable"):
         parse_direct_reply(block([], "a", 7).replace(lost, b"X"))
+
+
+@pytest.mark.parametrize(
+    ("part", "spoiled"),
+    [
+        (TIME, "yesterday"),
+        (TIME, "2026-02-30T13:48:24Z"),
+        (TIME, "2026-11-21T13:48:24"),
+        (TIME, ""),
+        ("Sequence: 7", "Sequence: " + "9" * 5000),
+        ("Pending: 3", "Pending: " + "9" * 5000),
+    ],
+)
+def test_an_answer_with_an_unreadable_time_or_number_is_an_error(part: str, spoiled: str) -> None:
+    with pytest.raises(JetStreamError, match="Unreadable"):
+        parse_direct_reply(block([], "a", 7, batch=True).replace(part.encode(), spoiled.encode()))
+
+
+def test_an_end_with_an_unreadable_number_is_an_error() -> None:
+    with pytest.raises(JetStreamError, match="Unreadable"):
+        parse_end_of_batch(
+            b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 1_0\r\nNats-Last-Sequence: 2\r\n\r\n"
+        )
 
 
 @pytest.mark.parametrize("stored", [b"NATS/1.0\r\nA: b\r\n", b"NATS/1.0", b"x\ny", b"ab"])

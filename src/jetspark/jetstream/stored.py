@@ -22,7 +22,7 @@ import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.client.messages import Message
 from jetspark.documents.configuration import given
-from jetspark.documents.document import from_wire, text_of_time, timestamp_of_text
+from jetspark.documents.document import Timestamp, from_wire, text_of_time
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import StoredMsg
 from jetspark.err_codes import NO_MESSAGE_FOUND, SEQUENCE_NOT_FOUND, STREAM_MSG_DELETE_FAILED
@@ -30,7 +30,6 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.stream_handle import StreamHandle
 from jetspark.jetstream.stream_requests import stream_info
 from jetspark.subjects import check_subscribe_subject
-from jetspark.timestamps import parse_isotime
 from jetspark.validation import check_moment, check_sequence, check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
@@ -116,7 +115,7 @@ class DirectLastGets:
             stored, data = await _ask(api, stream, self._request_subject + subject, b"")
         except errors.NoRespondersError:
             raise await no_direct_gets(api, stream) from None
-        return stored.subject, (data, stored.seq, parse_isotime(stored.time), stored.hdrs)
+        return stored.subject, (data, stored.seq, stored.time_ns, stored.hdrs)
 
 
 async def read_range(
@@ -340,7 +339,7 @@ def _stored(stored: DirectReply, data: bytes) -> StoredMsg:
     return StoredMsg(
         subject=stored.subject,
         seq=stored.seq,
-        time=timestamp_of_text(stored.time),
+        time=Timestamp.from_ns(stored.time_ns),
         data=data,
         hdrs=stored.hdrs,
     )

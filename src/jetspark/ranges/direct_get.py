@@ -15,7 +15,6 @@ from jetspark.links.link import BlockingLink
 from jetspark.ranges.sequence_range import ReadLimits, SequenceRange
 from jetspark.retries import TryAnotherLinkError
 from jetspark.subjects import subject_matches
-from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
@@ -88,7 +87,7 @@ class DirectGetBatches:
                     into.append(
                         message.subject.encode(),
                         message.seq,
-                        parse_isotime(message.time),
+                        message.time_ns,
                         message.hdrs,
                         frame.payload,
                     )

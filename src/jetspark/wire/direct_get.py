@@ -10,15 +10,16 @@ import re
 from typing import Final, NamedTuple
 
 from jetspark.errors import JetStreamError
+from jetspark.timestamps import parse_isotime
 
 _APPENDED: Final = b"Nats-Stream: "
 """The start of the server's headers, which are the last in the block. They begin a line, unless the
 publisher's block does not end in a blank line: the server cuts two bytes of it in any case."""
 _BLANK: Final = b"\r\n\r\n"
 _PARTS: Final = re.compile(
-    rb"Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
-    rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: (\d+))?"
-    rb"\r\n\r\n"
+    rb"Nats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d{1,20})"
+    rb"\r\nNats-Time-Stamp: ([^\r]*)"
+    rb"(?:\r\nNats-Num-Pending: (\d{1,20})\r\nNats-Last-Sequence: (\d{1,20}))?\r\n\r\n"
 )
 """All servers since 2.9 write the headers in this order."""
 
@@ -28,8 +29,8 @@ class DirectReply(NamedTuple):
 
     subject: str
     seq: int
-    time: str
-    """The time in RFC 3339."""
+    time_ns: int
+    """Nanoseconds since the epoch."""
     hdrs: bytes | None
     """The published header block; None for a message without headers."""
     pending: int | None
@@ -51,25 +52,33 @@ class EndOfBatch(NamedTuple):
 def parse_direct_reply(block: bytes | None) -> DirectReply | None:
     """None for a block without the server's headers, such as a status line.
 
-    Raises JetStreamError when one of these headers is missing.
+    Raises JetStreamError when one of these headers is missing or unreadable.
     """
     at = -1 if block is None else block.rfind(_APPENDED)
     if block is None or at < 0:
         return None
     parts = _PARTS.fullmatch(block, at)
     if parts is None:
-        raise JetStreamError(f"Unreadable answer to a direct get: {block[at:]!r}.")
+        raise _unreadable(block[at:])
     subject, seq, time, pending, before = parts.groups()
+    try:
+        time_ns = parse_isotime(time.decode())
+    except ValueError:
+        raise _unreadable(block[at:]) from None
     published = block[:at].removesuffix(b"\r\n")
     return DirectReply(
         subject.decode("utf-8", "replace"),
         int(seq),
-        time.decode("ascii", "replace"),
+        time_ns,
         # "NATS/1.0" alone: the message had no headers.
         published + _BLANK if b"\r\n" in published else None,
         None if pending is None else int(pending),
         None if before is None else int(before),
     )
+
+
+def _unreadable(headers: bytes) -> JetStreamError:
+    return JetStreamError(f"Unreadable answer to a direct get: {headers[:200]!r}.")
 
 
 def parse_end_of_batch(block: bytes) -> EndOfBatch:
@@ -78,12 +87,18 @@ def parse_end_of_batch(block: bytes) -> EndOfBatch:
     try:
         up_to = lines.get(b"Nats-UpTo-Sequence")
         return EndOfBatch(
-            int(lines[b"Nats-Num-Pending"]),
-            int(lines[b"Nats-Last-Sequence"]),
-            None if up_to is None else int(up_to),
+            _number(lines[b"Nats-Num-Pending"]),
+            _number(lines[b"Nats-Last-Sequence"]),
+            None if up_to is None else _number(up_to),
         )
     except (KeyError, ValueError):
-        raise JetStreamError(f"Unreadable end of a batch: {block!r}.") from None
+        raise JetStreamError(f"Unreadable end of a batch: {block[:200]!r}.") from None
+
+
+def _number(text: bytes) -> int:
+    if not text.isdigit():  # int() reads more, such as 1_0
+        raise ValueError
+    return int(text)
 
 
 def _lines(block: bytes) -> dict[bytes, bytes]:
