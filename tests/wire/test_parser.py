@@ -89,6 +89,16 @@ def test_bad_bytes_set_the_error_and_keep_the_events_before(bad: bytes) -> None:
     assert parser.feed(b"PING\r\n") == []
 
 
+def test_bytes_after_an_error_are_not_kept() -> None:
+    parser = Parser()
+    parser.feed(b"MSG a ")
+    parser.feed(b"one 1\r\n")
+    assert isinstance(parser.error, ProtocolError)
+    kept = parser.pending
+    parser.feed(b"x" * 100_000)
+    assert parser.pending == kept
+
+
 @pytest.mark.parametrize("step", [100, 65536])
 def test_an_endless_control_line_is_refused(step: int) -> None:
     parser = Parser()

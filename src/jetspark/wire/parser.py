@@ -44,10 +44,12 @@ class Parser:
     def feed(self, chunk: bytes | memoryview) -> list[Event]:
         """The events that `chunk` completes. Never raises: see `error`."""
         events: list[Event] = []
+        if self.error is not None:
+            return events
         buffer = self._buffer
         fresh = not buffer.pending
         data = kernel_view(chunk) if fresh else buffer.add(chunk)
-        if data is None or self.error is not None:
+        if data is None:
             return events
         try:
             end, need = split_frames(data, events)
