@@ -621,6 +621,36 @@ def test_jetspark_kernel_variable_chooses_kernel() -> None:
 
 
 @both
+@pytest.mark.parametrize(
+    "older",
+    [
+        "from jetspark.wire import _kernel; del _kernel.numbered_acks",
+        "from jetspark.wire import _python_kernel; del _python_kernel.stream_position",
+    ],
+    ids=["without a name", "with a name that is no more"],
+)
+@pytest.mark.parametrize("wanted", ["", "c"])
+def test_c_kernel_of_older_sources_is_told_in_a_sentence(older: str, wanted: str) -> None:
+    program = f"""
+from jetspark.errors import ConfigError
+{older}
+try:
+    import jetspark.wire.kernel
+except ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "JETSPARK_KERNEL": wanted},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "rebuild it with pip install -e ." in done.stdout, done.stderr
+
+
+@both
 def test_c_kernel_serves_one_interpreter_of_a_process() -> None:
     """It can be imported again there; another interpreter gets the twin."""
     program = """

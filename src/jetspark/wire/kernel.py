@@ -2,8 +2,10 @@
 
 The C kernel is used where it was built and can be loaded, else the Python one.
 JETSPARK_KERNEL=python selects the Python one, JETSPARK_KERNEL=c the C one (ConfigError if it cannot
-be loaded). The rest of jetspark imports these names from this module only. Type checkers see the
-Python kernel's; names that only the C kernel has are declared here, and None without it.
+be loaded). A C kernel that was built from older sources is a ConfigError, too.
+
+The rest of jetspark imports these names from this module only. Type checkers see the Python
+kernel's; names that only the C kernel has are declared here, and None without it.
 """
 
 from __future__ import annotations
@@ -207,12 +209,28 @@ else:
     _wanted = os.environ.get("JETSPARK_KERNEL", "")
     if _wanted not in ("", "c", "python"):
         raise ConfigError(f'JETSPARK_KERNEL is "{_wanted}"; it may be "c", "python" or absent.')
+    _names = (
+        *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
+        *("numbered_acks", "numbered_publish"),
+        *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
+    )
+    _of_c_only = (
+        *("EntryDecoder", "RecordDecoder", "S2Decoder"),
+        *("avro_columns", "avro_datums", "json_columns", "protobuf_columns", "protobuf_messages"),
+    )
     try:
         if _wanted == "python":
             raise ImportError
         from jetspark.wire import _kernel as _implementation
 
         IMPLEMENTATION = "c"
+        for _name in _names + _of_c_only:
+            globals()[_name] = getattr(_implementation, _name)
+    except AttributeError as error:  # it lacks a name, or looks for one that the twin had
+        raise ConfigError(
+            "jetspark's C kernel was built from other sources than those installed: rebuild it "
+            f"with pip install -e . ({error})."
+        ) from error
     except ImportError as error:
         if _wanted == "c":
             raise ConfigError(
@@ -222,15 +240,8 @@ else:
         from jetspark.wire import _python_kernel as _implementation
 
         IMPLEMENTATION = "python"
-    for _name in (
-        *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
-        *("numbered_acks", "numbered_publish"),
-        *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
-        # The C kernel's alone.
-        *("EntryDecoder", "RecordDecoder", "S2Decoder"),
-        *("avro_columns", "avro_datums", "json_columns", "protobuf_columns", "protobuf_messages"),
-    ):
-        globals()[_name] = getattr(_implementation, _name, None)
+        globals().update({_name: getattr(_implementation, _name) for _name in _names})
+        globals().update(dict.fromkeys(_of_c_only))
     kernel_view = memoryview if IMPLEMENTATION == "c" else bytes
 
 
