@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 from tests.support.processes import finish, jetspark
 
 from jetspark import blocking
+from jetspark.objects.info import info_subject, to_stored
 
 CONTENT = os.urandom(3_000_000)
 
@@ -139,3 +140,51 @@ def test_a_signal_leaves_nothing(url: str, store: str) -> None:
         putting.send_signal(signal.SIGTERM)
         assert finish(putting)[0] == 128 + signal.SIGTERM
     assert messages(url, store) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
+def test_a_signal_does_not_wait_for_the_writer_of_a_pipe(url: str, store: str) -> None:
+    os.mkfifo("pipe")
+    before = messages(url, store)
+    with (
+        jetspark("object", "put", store, "pipe", "--server", url) as putting,
+        open("pipe", "wb") as pipe,  # opens when the command reads
+    ):
+        pipe.write(CONTENT)
+        pipe.flush()
+        putting.send_signal(signal.SIGTERM)
+        assert finish(putting)[0] == 128 + signal.SIGTERM
+    assert messages(url, store) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no FIFOs")
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_only_files_are_replaced(run: Run, store: str, force: tuple[str, ...]) -> None:
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    for output in ("folder", "pipe"):
+        code, out, err = run("object", "get", store, "a.csv", "--output", output, *force)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert f"{output} is not a file" in err
+
+
+def test_names_of_others_stay_on_the_line_of_an_error(run: Run, url: str, store: str) -> None:
+    evil = "x\nStored everything.\x1b[2J" + "y" * 1000
+    with blocking.connect(url) as nc:
+        js = nc.jetstream()
+        opened = js.object_store(store)
+        opened.add_link("link", opened.put(evil, b"evil"))
+        info = opened.info(evil)
+        digest = info.replace(name="digest", digest=evil)
+        named = info.replace(name=evil, size=5)
+        for name, changed in (("digest", digest), ("named", named)):
+            js.publish(info_subject(store, name), to_stored(changed))
+    for name in ("digest", "named"):
+        code, out, err = run("object", "get", store, name, "--output", "x")
+        assert (code, out, err.count("\n"), len(err) < 400) == (1, "", 1, True), err
+        assert "is damaged" in err
+    with blocking.connect(url) as nc:
+        nc.jetstream().object_store(store).delete(evil)
+    code, out, err = run("object", "get", store, "link", "--output", "x")
+    assert (code, out, err.count("\n"), len(err) < 400) == (1, "", 1, True), err
+    assert os.listdir(".") == []

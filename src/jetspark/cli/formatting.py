@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 
@@ -43,3 +43,8 @@ def format_time(time: datetime | None) -> str:
 def format_duration(duration: timedelta | None) -> str:
     """A duration; None and zero are "unlimited"."""
     return str(duration) if duration else "unlimited"
+
+
+def format_metadata(metadata: Mapping[str, str] | None) -> str:
+    """Format metadata as name=value, separated by commas."""
+    return ", ".join(f"{name}={value}" for name, value in (metadata or {}).items())

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -16,7 +16,7 @@ from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import escape_to_line, write_bytes
 from jetspark.cli.flags import ForceOption, JsonFlag, JsonOption, Switch, confirm
-from jetspark.cli.formatting import format_duration, format_size, format_time
+from jetspark.cli.formatting import format_duration, format_metadata, format_size, format_time
 from jetspark.cli.listings import show_list, show_result
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
 from jetspark.documents.document import to_wire
@@ -136,9 +136,8 @@ def put(
 
     async def store_object(nc: Client) -> ObjectInfo:
         opened = await _open_store(nc, store)
-        data = _read_standard_input() if file == _STANDARD_STREAM else path
         with _os_errors(f"Cannot read {file}"):
-            return await opened.put(object_name, data, description=description)
+            return await opened.put(object_name, _read_file(file), description=description)
 
     info = connection.run(store_object)
     show_result(
@@ -181,6 +180,8 @@ def get(
     if to_output and json:
         raise ConfigError("With --output - the object goes to standard output: leave --json out.")
     path = path_of("--output", _check_file_name(name) if output is None else output)
+    if not to_output and path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is not a file: name one with --output, or - to pipe the object.")
     if not (to_output or force) and os.path.lexists(path):  # also a broken symlink
         raise ConfigError(f"{path} exists already: add --force, or name another with --output.")
 
@@ -216,27 +217,41 @@ def info(
         name: Name of the object or link.
     """
 
-    async def look(nc: Client) -> ObjectStoreStatus | ObjectInfo:
-        opened = await _open_store(nc, store)
-        return await (opened.status() if name is None else opened.info(name))
+    if name is None:
+        status = connection.run(lambda nc: _fetch_status(nc, store))
+        show_result(_describe_store(status), to_wire(status.stream_info), as_json=json)
+    else:
+        object_info = connection.run(lambda nc: _fetch_info(nc, store, name))
+        show_result(_describe_object(object_info), to_wire(object_info), as_json=json)
 
-    from jetspark.objects import ObjectInfo
 
-    shown = connection.run(look)
-    if not isinstance(shown, ObjectInfo):
-        facts = {heading: cell(shown) for heading, cell in _STORE_COLUMNS.items()}
-        facts |= {"storage": shown.storage, "replicas": shown.replicas}
-        show_result(facts, to_wire(shown.stream_info), as_json=json)
-        return
-    headers = ((key, value) for key, values in (shown.headers or {}).items() for value in values)
-    facts = {
-        **{heading: cell(shown) for heading, cell in _OBJECT_COLUMNS.items()},
-        "chunks": f"{shown.chunks:,}",
-        "digest": shown.digest or "",
-        "headers": ", ".join(f"{key}: {value}" for key, value in headers),
-        "metadata": ", ".join(f"{key}={value}" for key, value in (shown.metadata or {}).items()),
+async def _fetch_status(nc: Client, store: str) -> ObjectStoreStatus:
+    return await (await _open_store(nc, store)).status()
+
+
+async def _fetch_info(nc: Client, store: str, name: str) -> ObjectInfo:
+    return await (await _open_store(nc, store)).info(name)
+
+
+def _describe_store(status: ObjectStoreStatus) -> dict[str, Any]:
+    """The facts that `object info` prints of a store, by label."""
+    return {
+        **{heading: cell(status) for heading, cell in _STORE_COLUMNS.items()},
+        "storage": status.storage,
+        "replicas": status.replicas,
     }
-    show_result(facts, to_wire(shown), as_json=json)
+
+
+def _describe_object(info: ObjectInfo) -> dict[str, Any]:
+    """The facts that `object info` prints of an object or link, by label."""
+    headers = ((key, value) for key, values in (info.headers or {}).items() for value in values)
+    return {
+        **{heading: cell(info) for heading, cell in _OBJECT_COLUMNS.items()},
+        "chunks": f"{info.chunks:,}",
+        "digest": info.digest,
+        "headers": ", ".join(f"{key}: {value}" for key, value in headers),
+        "metadata": format_metadata(info.metadata),
+    }
 
 
 @command(object, "jetspark object rm reports report.csv")
@@ -256,14 +271,11 @@ def rm(
         name: Name of the object or link.
     """
 
-    async def find(nc: Client) -> ObjectInfo:
-        return await (await _open_store(nc, store)).info(name)
-
     async def remove(nc: Client) -> None:
         await (await _open_store(nc, store)).delete(name)
 
     target = f"{escape_to_line(name)} from {store}"
-    size = format_size(connection.run(find).size)
+    size = format_size(connection.run(lambda nc: _fetch_info(nc, store, name)).size)
     confirm(f"Remove {target} ({size})?", force)
     connection.run(remove)
     show_result(f"Removed {target} ({size}).", {"store": store, "removed": name}, as_json=json)
@@ -288,29 +300,41 @@ def _os_errors(problem: str) -> Iterator[None]:
         raise ConfigError(f"{problem}: {error.strerror or error}.") from error
 
 
-async def _read_standard_input() -> AsyncIterator[bytes]:
-    """The bytes of standard input, read in a daemon thread: a signal does not wait for input."""
-    if sys.stdin is None:
-        raise ConfigError("Standard input is closed.")
-    descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+async def _read_file(file: str) -> AsyncIterator[bytes]:
+    """The bytes of a file or of standard input.
+
+    A daemon thread reads them, so that a signal does not wait for the writer of a pipe.
+    """
+    source: str | int = file
+    if file == _STANDARD_STREAM:
+        if sys.stdin is None:
+            raise ConfigError("Standard input is closed.")
+        source = sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
     blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue(2)
 
-    def read() -> None:
-        """Read until the end, or until the event loop is closed."""
-        block: bytes | OSError = b"-"
-        while block and isinstance(block, bytes):
-            try:
-                block = os.read(descriptor, _READ_BYTES)
-            except OSError as error:
-                block = error
-            putting = blocks.put(block)
-            try:
-                asyncio.run_coroutine_threadsafe(putting, loop).result()
-            except RuntimeError:
-                putting.close()
-                return
+    def hand_over(block: bytes | OSError) -> None:
+        """Wait until there is room for the block. Raises RuntimeError if the loop is closed."""
+        putting = blocks.put(block)
+        try:
+            asyncio.run_coroutine_threadsafe(putting, loop).result()
+        except RuntimeError:
+            putting.close()
+            raise
 
-    threading.Thread(target=read, name="jetspark-stdin", daemon=True).start()
+    def read() -> None:
+        """Read until the end, an error, or the end of the event loop."""
+        with suppress(RuntimeError):
+            try:
+                with open(source, "rb", buffering=0, closefd=source is file) as opened:
+                    while block := opened.read(_READ_BYTES):
+                        hand_over(block)
+            except OSError as error:
+                hand_over(error)
+            else:
+                hand_over(b"")
+
+    threading.Thread(target=read, name="jetspark-read", daemon=True).start()
     while block := await blocks.get():
         if isinstance(block, OSError):
             raise block

@@ -12,7 +12,7 @@ from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.content_flags import NO_CONTENT, ContentFlags
 from jetspark.cli.flags import JsonLines, JsonOption, RawOption, check_json_or_raw
-from jetspark.cli.formatting import format_time
+from jetspark.cli.formatting import format_metadata, format_time
 from jetspark.cli.listings import show_infos, show_list, show_table
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags, describe_missing
 from jetspark.cli.show_message import show_message
@@ -39,7 +39,7 @@ _ENDPOINTS: dict[str, Callable[[EndpointInfo], object]] = {
     "endpoint": lambda info: info.name,
     "subject": lambda info: info.subject,
     "queue group": lambda info: info.queue_group or "none",
-    "metadata": lambda info: _format_metadata(info.metadata),
+    "metadata": lambda info: format_metadata(info.metadata),
 }
 _STATS = (
     *("service", "instance", "started", "endpoint"),
@@ -112,13 +112,8 @@ def _describe_instance(info: ServiceInfo) -> dict[str, object]:
         "version": info.version,
         "instance": info.id,
         "description": info.description,
-        "metadata": _format_metadata(info.metadata),
+        "metadata": format_metadata(info.metadata),
     }
-
-
-def _format_metadata(metadata: dict[str, str]) -> str:
-    """The metadata as name=value, separated by commas."""
-    return ", ".join(f"{name}={value}" for name, value in metadata.items())
 
 
 @command(service, "jetspark service stats orders --json")
