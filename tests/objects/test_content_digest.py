@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from io import BytesIO
 
@@ -36,6 +37,19 @@ async def test_nothing_is_written_after_an_error() -> None:
         await digest.value()
     digest.close()
     assert file.getvalue() == b"".join(PARTS[:3])
+
+
+async def test_the_part_after_an_error_raises_it() -> None:
+    class Full(BytesIO):
+        def write(self, data: bytes) -> int:  # type: ignore[override]
+            raise OSError(28, "No space left on device")
+
+    digest, file = ContentDigest(), Full()
+    await digest.add([PARTS[0]], file)
+    await asyncio.wait(digest._under_way)
+    with pytest.raises(OSError, match="No space"):
+        await digest.add([PARTS[1]], file)
+    digest.close()
 
 
 async def test_a_function_that_stops_an_iteration_is_an_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -338,6 +339,29 @@ async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
     await writer.finish()
     assert await store.get_bytes("a") == content
     assert await messages(store) == 11
+
+
+async def test_a_get_cancelled_while_its_file_is_opened_leaves_none(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("a", b"content")
+    opening, may_open = threading.Event(), threading.Event()
+    open_file = os.open
+
+    def open_slowly(path: Any, *args: Any, **options: Any) -> int:
+        if Path(path).parent == tmp_path:
+            opening.set()
+            may_open.wait(10)
+        return open_file(path, *args, **options)
+
+    monkeypatch.setattr(os, "open", open_slowly)
+    getting = asyncio.create_task(store.get_into("a", tmp_path / "a"))
+    assert await asyncio.to_thread(opening.wait, 10)
+    getting.cancel()
+    asyncio.get_running_loop().call_later(0.1, may_open.set)
+    with pytest.raises(asyncio.CancelledError):
+        await getting
+    assert os.listdir(tmp_path) == []
 
 
 # -- fast ingest ---------------------------------------------------------------------------------

@@ -12,7 +12,10 @@ from jetspark.full_client import JetStream
 from jetspark.objects import ObjectStore
 from jetspark.objects.info import chunk_subject, info_subject
 
-BAD = [b"", b"{", b"[]", b'{"name": 5}', b'{"name": "bad", "bucket": "b", "nuid": ">"}', b"\xff"]
+BAD = [
+    *(b"", b"{", b"[]", b'{"name": 5}', b'{"name": "bad", "bucket": "b", "nuid": ">"}', b"\xff"),
+    b'{"name": "bad", "bucket": "b", "chunks": 1, "size": 1}',
+]
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ class ContentDigest:
         if file is None and not self._under_way and sum(map(len, parts)) < _WORTH_A_THREAD:
             self._work(parts, None)
             return
-        while len(self._under_way) >= _UNDER_WAY:
+        # After an error there may be less under way: it is raised now, and not at the end.
+        while self._under_way and (self._is_over or len(self._under_way) >= _UNDER_WAY):
             await self._oldest()
         if self._is_over:
             return
@@ -80,6 +81,8 @@ class ContentDigest:
                 self._sha256.update(part)
             if file is not None:
                 for part in parts:
+                    if self._is_over:
+                        return
                     file.write(part)
         except BaseException:
             self._is_over = True

@@ -7,6 +7,7 @@ Contract: only given options are set in the stream's configuration, so an update
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -44,6 +45,11 @@ def check_store(name: str) -> str:
     if _STORE.fullmatch(name) is None:
         raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
     return plain_text(name)
+
+
+def quoted(text: str) -> str:
+    """A name or digest for a message: on one line and cut, since others may have chosen it."""
+    return json.dumps(text if len(text) <= 100 else f"{text[:99]}…", ensure_ascii=False)
 
 
 def info_subject(store: str, name: str) -> str:
@@ -175,8 +181,9 @@ def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
             name: [value] if isinstance(value, str) else value for name, value in headers.items()
         }
     info = from_wire(ObjectInfo, raw)
-    if _NUID.fullmatch(info.nuid) is None:  # with a wildcard it would be the chunks of others
-        raise DocumentError("ObjectInfo", f"{info.nuid!r} is no id of chunks")
+    # With a wildcard it would be the chunks of others.
+    if _NUID.fullmatch(info.nuid) is None or (info.chunks and not info.nuid):
+        raise DocumentError("ObjectInfo", f"{quoted(info.nuid)} is no id of chunks")
     return info.replace(mtime=mtime)
 
 

@@ -65,6 +65,7 @@ from jetspark.objects.info import (
     info_subject,
     is_digest,
     latin_info_subject,
+    quoted,
     to_stored,
 )
 from jetspark.payload_bytes import Payload, byte_view, has_buffer
@@ -276,9 +277,9 @@ def object_not_found(
     store: str, name: str, link_problem: str | None = None
 ) -> errors.ObjectNotFoundError:
     """The error for a missing object; `link_problem`: where its link leads instead."""
-    sentence = f'Object "{name}" not found in store "{store}".'
+    sentence = f'Object {quoted(name)} not found in store "{store}".'
     if link_problem is not None:
-        sentence = f'"{name}" in store "{store}" {link_problem}.'
+        sentence = f'{quoted(name)} in store "{store}" {link_problem}.'
     return errors.ObjectNotFoundError(404, NO_MESSAGE_FOUND, "object not found", sentence)
 
 
@@ -306,13 +307,13 @@ async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
         if info is None or info.deleted:
             if store is meta and target == name:
                 raise object_not_found(meta.store, name)
-            problem = f'leads to "{target}" in store "{store.store}", which does not exist'
+            problem = f'leads to {quoted(target)} in store "{store.store}", which does not exist'
             raise object_not_found(meta.store, name, problem)
         if info.link is None:
             return store, info
         if not info.link.name:
             raise object_not_found(
-                meta.store, name, f'leads to the whole store "{info.link.bucket}"'
+                meta.store, name, f"leads to the whole store {quoted(info.link.bucket)}"
             )
         store, target = MetaStore(meta.js, check_store(info.link.bucket)), info.link.name
     raise object_not_found(meta.store, name, "leads from link to link")
@@ -610,15 +611,15 @@ class ObjectReader:
         if info.digest is None:
             raise self._damaged("its info has no digest")
         if not is_digest(info.digest, await self._digest.value()):
-            raise errors.DigestMismatchError(
-                f'Object "{info.name}" of store "{info.bucket}" is damaged: its digest '
-                f"is not {info.digest}."
-            )
+            problem = f"its digest is not {quoted(info.digest)}"
+            raise errors.DigestMismatchError(self._describe_damage(problem))
 
     def _damaged(self, problem: str) -> errors.ObjectDamagedError:
-        return errors.ObjectDamagedError(
-            f'Object "{self._info.name}" of store "{self._info.bucket}" is damaged: {problem}.'
-        )
+        return errors.ObjectDamagedError(self._describe_damage(problem))
+
+    def _describe_damage(self, problem: str) -> str:
+        name = quoted(self._info.name)
+        return f'Object {name} of store "{self._meta.store}" is damaged: {problem}.'
 
     def __repr__(self) -> str:
         return f"ObjectReader({self._info.bucket!r}, {self._info.name!r}, {self._size} bytes read)"

@@ -8,6 +8,7 @@ text that is not empty.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -16,7 +17,7 @@ from typing import Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 import jetspark.errors as errors
 from jetspark.client.listing import Listing
-from jetspark.client.tasks import in_thread
+from jetspark.client.tasks import in_thread, start_task
 from jetspark.jetstream.backing import STREAM_FIELDS, stream_options_of, takes_in
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.differences import known_as
@@ -31,6 +32,7 @@ from jetspark.objects.info import (
     check_store,
     info_subject,
     new_store,
+    quoted,
     store_config,
 )
 from jetspark.objects.reader import (
@@ -397,18 +399,21 @@ def _unless_taken(info: ObjectInfo, existing: ObjectInfo | None, *, links_too: b
         and not existing.deleted
         and not (links_too and existing.link is not None)
     ):
-        text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
+        text = f'Object {quoted(info.name)} of store "{info.bucket}" exists already.'
         raise errors.ObjectExistsError(400, 0, "object exists", text)
     return info
 
 
 async def _save(path: str | os.PathLike[str], overwrite: bool, reader: ObjectReader) -> ObjectInfo:
-    file = await in_thread(partial(AtomicFile, path, overwrite=overwrite))
+    opening = start_task(in_thread(partial(AtomicFile, path, overwrite=overwrite)))
     try:
+        file = await asyncio.shield(opening)
         await reader.write_to(file)
         await in_thread(file.keep)
     except BaseException:
-        await in_thread(file.drop)
+        await asyncio.wait({opening})  # a thread that nobody waits for would leave its file
+        if not (opening.cancelled() or opening.exception()):
+            await in_thread(opening.result().drop)
         raise
     return reader.info
 

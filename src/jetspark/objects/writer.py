@@ -32,7 +32,14 @@ from jetspark.client.tasks import move_on_after, start_task
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.fast_ingest import FastIngest
 from jetspark.objects.content_digest import ContentDigest
-from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
+from jetspark.objects.info import (
+    ObjectInfo,
+    all_infos,
+    chunk_subject,
+    digest_text,
+    info_of_stored,
+    quoted,
+)
 from jetspark.objects.reader import (
     STALL_TIMEOUT,
     MetaStore,
@@ -155,8 +162,8 @@ class ObjectWriter:
             if self._chunks and not is_settled:
                 problem = "Chunks of an object that was not completed are left"
                 if visible is None:
-                    name = self._info.name
-                    problem = f'Object "{name}" may be complete or not; if not, its chunks are left'
+                    name = quoted(self._info.name)
+                    problem = f"Object {name} may be complete or not; if not, its chunks are left"
                 self._js.client.report(errors.JetStreamError(f"{problem}: {self._subject!r}."))
             await self._close()
 
@@ -255,7 +262,7 @@ class ObjectWriter:
             return
         if seq <= self._last_good:
             raise errors.ObjectDamagedError(
-                f'Object "{self._info.name}": chunks were stored in another order.'
+                f"Object {quoted(self._info.name)}: chunks were stored in another order."
             )
         self._sent.popleft()
         self._last_good = seq
@@ -363,8 +370,8 @@ class ObjectWriter:
 
     def _damaged(self, stored: int) -> errors.ObjectDamagedError:
         return errors.ObjectDamagedError(
-            f'Object "{self._info.name}": {stored} chunks are stored instead of {self._chunks}. '
-            "Put it again."
+            f"Object {quoted(self._info.name)}: {stored} chunks are stored instead of "
+            f"{self._chunks}. Put it again."
         )
 
 
