@@ -114,6 +114,16 @@ async def test_servers_are_chosen_by_id_and_by_filter(server: NatsServer) -> Non
             hurried.varz(server="N", only=ServerFilter())
         with pytest.raises(errors.ConfigError, match=r"state is .open., .closed. or "):
             hurried.connz(state="half")
+        for listing in (
+            *(system.connz, system.jsz, system.accountz, system.leafz, system.raftz),
+            *(system.healthz, system.subsz),
+        ):
+            with pytest.raises(errors.ConfigError, match="empty text"):
+                listing(account="")
+        with pytest.raises(errors.ConfigError, match="empty text"):
+            system.varz(only=ServerFilter(name=""))
+        with pytest.raises(errors.ConfigError, match="cid must be at least 1"):
+            system.connz(cid=0)
         with pytest.raises(errors.ConfigError, match="needs its account"):
             hurried.healthz(stream="S")
 

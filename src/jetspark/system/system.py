@@ -244,6 +244,8 @@ class System:
             ```
         """
         check_word("state", state, STATES)
+        if cid is not None:
+            check_whole("cid", cid)
         return self._servers(
             Connz,
             "CONNZ",
@@ -454,7 +456,7 @@ class System:
         body = None
         if preferred is not None:
             self._check("a preferred leader", (2, 11))
-            body = {"placement": {"preferred": preferred}}
+            body = {"placement": _set_options(preferred=preferred)}
         await self._call(js_api.META_LEADER_STEPDOWN, body)
 
     async def evacuate_server(self, server: str) -> None:
@@ -534,6 +536,8 @@ def _nobody_answers(error: RequestTimeoutError) -> RequestTimeoutError:
 
 
 def _set_options(**options: Any) -> dict[str, Any]:
+    if "" in options.values():  # the server would take it for "not given": everything
+        raise ConfigError("An option cannot be an empty text: leave it out to ask for all.")
     return {name: value for name, value in options.items() if value not in (None, False, 0, [])}
 
 
