@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from jetspark.connection.options import ConnectionOptions, make_options
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, texts_of
 
@@ -207,7 +207,8 @@ def _make_decoding(
     defaults = {"framing": "none", "compression": "header"}
     if any(value and value != defaults.get(name) for name, value in arguments.items()):
         raise ConfigError(
-            "schema, fields, framing, compression and unavailable_value go with decode, the format."
+            f"schema, fields, framing, compression and {named('unavailable_value')} go with "
+            f"{named('decode')}, the format."
         )
     return None
 

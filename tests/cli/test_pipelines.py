@@ -120,7 +120,7 @@ evolve = true
         assert (
             f'sink copy: Stream "{target}" holds the rows that copy/copy wrote with another' in said
         )
-        assert "set the option adoptLedger to true for one run." in said
+        assert "set adopt_ledger to true for one run." in said
     assert stored(admin, target) == 101
 
 

@@ -232,7 +232,7 @@ def test_several_streams_by_name_and_by_pattern(read: Read, admin: Admin) -> Non
     given = f'{{"{one}": 21, "{two}": "earliest"}}'
     assert counts(streams=f"{one},{two}", startingOffsets=given) == {one: 10, two: 70}
     error = failure(lambda: counts(streamPattern="NOBODY.*"))
-    assert error.startswith("No stream matches streamPattern 'NOBODY.*', a regular expression ")
+    assert error.startswith("No stream matches 'streamPattern' 'NOBODY.*', a regular expression ")
 
 
 # -- streaming -------------------------------------------------------------------------------

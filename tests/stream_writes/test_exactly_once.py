@@ -470,7 +470,7 @@ def test_a_new_writer_of_a_name_that_has_written_is_refused_until_it_adopts(targ
     lost = new_writer(target, "q2")
     with pytest.raises(LedgerError, match=r"copy wrote with another checkpoint, up to its batch 0"):
         lost.check_name()
-    with pytest.raises(LedgerError, match="adoptLedger"):
+    with pytest.raises(LedgerError, match="set adopt_ledger to true"):
         lost.commit(0, everything(target, "q2"))
     target.check()
     # The one whose checkpoint is there goes on.

@@ -17,6 +17,8 @@ from jetspark.connection.options import make_options
 from jetspark.options.names import on_command_line
 from jetspark.options.parsers import parse_duration
 from jetspark.options.scopes import (
+    ENDINGS,
+    STARTS,
     ConnectionScope,
     PayloadScope,
     SchemaScope,
@@ -87,14 +89,10 @@ def make_flags(
     return Parameter(name="*")(flags_class)
 
 
-_OF_POSITIONS = (
-    *("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp"),
-    *("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp"),
-)
-"""Options in place of which commands have --start and --end."""
 _NO_SOURCE_FLAGS = (
     *("stream", "streams", "stream_pattern", "bucket", "backup", "keys", "history"),
-    *("present_values", "orders_by_seq", "available_now", *_OF_POSITIONS),
+    *("present_values", "orders_by_seq", "available_now"),
+    *(*STARTS, *ENDINGS),  # commands have --start and --end
 )
 
 if TYPE_CHECKING:

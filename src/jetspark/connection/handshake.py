@@ -161,8 +161,8 @@ def closed(server: str, *, greeted: bool) -> errors.BrokenSocketError:
     if greeted:
         return errors.BrokenSocketError(f"{server} closed the connection.", server=server)
     return errors.BrokenSocketError(
-        f"{server} closed the connection before it said anything: if it has handshake_first, set "
-        "tls_first.",
+        f"{server} closed the connection before it said anything: if it has handshake_first, "
+        f"{errors.switching('tls_first', True)}.",
         server=server,
     )
 

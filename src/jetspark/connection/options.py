@@ -50,15 +50,15 @@ def client_context(
         hint = ""
         # OpenSSL has no error for "not PEM"; both PEM formats contain this word.
         if cert_file is not None and b"ENCRYPTED" in read_small(key_file or cert_file):
-            hint = " (the key is encrypted: it needs the right tls_key_password)"
+            hint = f" (the key is encrypted: it needs the right {named('tls_key_password')})"
         raise ConfigError(f"The TLS files cannot be used: {_words(error)}{hint}.") from error
     except OSError as error:
         files = (ca_file, cert_file, key_file)  # OpenSSL's errors name none
         missing = (os.fspath(path) for path in files if path and not os.path.exists(path))
         file = error.filename or next(missing, "")
-        named = f"{file}: " if file else ""
+        subject = f"{file}: " if file else ""
         reason = error.strerror or str(error)
-        raise ConfigError(f"The TLS files cannot be used: {named}{reason}.") from error
+        raise ConfigError(f"The TLS files cannot be used: {subject}{reason}.") from error
     return context
 
 

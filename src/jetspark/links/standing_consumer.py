@@ -37,7 +37,7 @@ class StandingConsumer:
         if info["config"].get("description") != self._description:
             raise errors.ConfigError(
                 f"The consumer {self._name!r} of stream {self._stream!r} has another purpose: give "
-                f"another name in the option {self._option!r}."
+                f"another name in {errors.named(self._option)}."
             )
         return int(info["delivered"]["stream_seq"]) + 1
 

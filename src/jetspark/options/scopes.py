@@ -40,6 +40,9 @@ from jetspark.options.spark_options import select_options, take_only_one
 from jetspark.subjects import check_name
 
 BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
+STARTS = ("starting_offsets", "starting_timestamp", "starting_offsets_by_timestamp")
+ENDINGS = ("ending_offsets", "ending_timestamp", "ending_offsets_by_timestamp")
+"""Options for where reading begins and ends, of which only one each is given."""
 
 
 _PARSERS_BY_TYPE: Parsers = {

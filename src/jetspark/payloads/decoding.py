@@ -104,7 +104,7 @@ class Decoding:
                 "no other schema."
             )
         if unavailable_value is not None and decode != "debezium":
-            raise ConfigError(f"unavailableValue is for Debezium, not for {decode}.")
+            raise ConfigError(f"is for Debezium, not for {decode}.", option="unavailable_value")
         envelope = Framing(framing, compression, with_message=decode == "protobuf").checked()
         check_ids(envelope, lookup)
         # Payloads of former versions can still come, with fields that a newer one has dropped.

@@ -167,7 +167,7 @@ class BatchCopier:
                     f"{decision.batch}, lane {number}, so it is not known which rows are stored: "
                     "the stream was purged or restored, a limit removed the marker, a consumer of "
                     "a work queue acknowledged it, or the server lost it. To go on all the same, "
-                    "set the option adoptLedger to true for one run."
+                    f"{errors.switching('adopt_ledger', True)} for one run."
                 )
             markers[number] = stored.seq
         return markers

@@ -28,7 +28,7 @@ from jetspark.stream_writes.ledger import (
 
 logger = logging.getLogger("jetspark.stream_writes")
 
-_MAX_INLINE_BYTES = 256 * 1024
+_MAX_DECISION_INLINE_BYTES = 256 * 1024
 """Bytes of inline packs in a decision; with more, all of them are staged first."""
 
 
@@ -133,7 +133,9 @@ class ExactlyOnceWriter:
         last = self.ledger.last_decision()
         if not adopt and (last is None or last.decision.batch < batch):
             try:
-                known_markers = self._check_predecessor(batch, last)
+                known_markers = self._check_predecessor(
+                    batch, last, is_transaction=any(output.digest for output in outputs)
+                )
             except errors.LedgerError:
                 # Another run of the query may have decided this batch in the meantime.
                 before, last = last, self.ledger.last_decision()
@@ -183,7 +185,7 @@ class ExactlyOnceWriter:
             f'Stream "{self._target}" holds the rows that {self._name} wrote with another '
             f"checkpoint, up to its batch {last.decision.batch}; this run would write them again. "
             "Restore that checkpoint, or write to another stream; if the rows may be stored twice, "
-            "or are different ones, set the option adoptLedger to true for one run."
+            f"or are different ones, {errors.switching('adopt_ledger', True)} for one run."
         )
 
     def _finish_decided(
@@ -209,16 +211,19 @@ class ExactlyOnceWriter:
         if digest and (rows != decision.rows or decision.digest not in (0, digest)):
             raise errors.LedgerError(
                 f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '
-                f"transactionId {self._writer!r}; this write has other rows ({rows:,}), and none "
-                "of them was stored. Give it a transactionId of its own."
+                f"{errors.named('transaction_id')} {self._writer!r}; this write has other rows "
+                f"({rows:,}), and none of them was stored. Give it a "
+                f"{errors.named('transaction_id')} of its own."
             )
 
-    def _check_predecessor(self, batch: int, last: StoredDecision | None) -> dict[int, int]:
+    def _check_predecessor(
+        self, batch: int, last: StoredDecision | None, *, is_transaction: bool
+    ) -> dict[int, int]:
         """Check that the batch before this one is completely stored, so that this one may begin.
 
-        `last`: the ledger's last decision. Returns the sequences of that batch's last markers in
-        the target, by lane. Raises LedgerError if `last` is another batch or lacks rows; for the
-        first batch, if the target has markers.
+        `last`: the ledger's last decision; `is_transaction`: whether this is a batch write. Returns
+        the sequences of that batch's last markers in the target, by lane. Raises LedgerError if
+        `last` is another batch or lacks rows; for the first batch, if the target has markers.
         """
         expected = 0 if last is None else last.decision.batch + 1
         if batch != expected:
@@ -227,16 +232,19 @@ class ExactlyOnceWriter:
                 f"This run is at batch {batch}, and the last batch in the ledger "
                 f'"{self.ledger.stream}" is {last_batch}: it has no record of the batches in '
                 "between. If that is expected (another guarantee before, a ledger deleted on "
-                "purpose), set the option adoptLedger to true for one run."
+                f"purpose), {errors.switching('adopt_ledger', True)} for one run."
             )
         if last is not None:
             return self._copier.check_stored(last.decision)
         if self._copier.last_markers(1) != [0]:  # every batch with rows has a marker of lane 0
+            advice = f"{errors.switching('adopt_ledger', True)} for one run"
+            if is_transaction:  # each of which has a ledger of its own, so none can be adopted
+                advice = f"use another {errors.named('transaction_id')}"
             raise errors.LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
                 f'ledger "{self.ledger.stream}" has no record of them: it was purged or '
                 "deleted, so it is not known which rows are stored. If they may be stored again, "
-                "set the option adoptLedger to true for one run, or use another transactionId."
+                f"{advice}."
             )
         return {}
 
@@ -257,7 +265,7 @@ class ExactlyOnceWriter:
         for marker, lane_outputs in zip(previous, by_lane, strict=True):
             packs = [pack for output in lane_outputs for pack in output.packs]
             # Too many inline rows would make the decision too large for one message.
-            if inline_bytes > _MAX_INLINE_BYTES:
+            if inline_bytes > _MAX_DECISION_INLINE_BYTES:
                 packs = [
                     self.ledger.stage_pack(pack) if isinstance(pack, bytes) else pack
                     for pack in packs

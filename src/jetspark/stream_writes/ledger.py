@@ -104,7 +104,8 @@ def decode_decision(data: bytes) -> Decision:
 
 _MAX_OVERHEAD_BYTES = 4096
 """Bytes of a message besides the pack: subject and headers."""
-_MAX_INLINE_BYTES = 16 * 1024
+_MAX_TASK_INLINE_BYTES = 16 * 1024
+"""Bytes of a task's rows that go into the decision itself; more are staged."""
 _MAX_STAGED_BYTES = 768 * 1024
 
 
@@ -225,7 +226,7 @@ class Ledger:
         for row in remaining:
             first_rows.append(row)
             size += packed_size_of(row)
-            if size > _MAX_INLINE_BYTES:
+            if size > _MAX_TASK_INLINE_BYTES:
                 break
         else:  # all of them fit
             inline: list[Pack] = [pack_messages(first_rows)] if first_rows else []

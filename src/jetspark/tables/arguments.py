@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
-from jetspark.errors import ConfigError, safe_repr
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.tables.formats import STORAGE, Format, format_of
 from jetspark.tables.inside import is_misread
 from jetspark.tables.table import TableName
@@ -89,7 +89,7 @@ def resolve_table(
     if format_name is not None:
         return parse_format("--format", format_name), name
     if "://" in str(name):
-        raise ConfigError(f"{text}: name the format (--format delta).")
+        raise ConfigError(f"{text}: name the {named('format')}, such as delta.")
     if (detected := format_of(Path(str(name)))) is None:
         raise ConfigError(f"There is no Delta or Iceberg table at {text!r}.")
     return detected, name

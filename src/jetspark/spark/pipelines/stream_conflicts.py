@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.source_streams import fetch_source_facts
 from jetspark.spark.stream_sink.options import SinkOptions
@@ -41,7 +41,7 @@ def check_read_once(
                 )
                 advice = "a stream with retention 'limits' that has this one as a source"
                 if consumer:
-                    advice = f"a source with another interest_consumer than {consumer!r}"
+                    advice = f"a source with another {named('interest_consumer')} than {consumer!r}"
                 raise ConfigError(f"the stream {stream.name!r} is read {twice} or read {advice}.")
             readers[key] = name
 

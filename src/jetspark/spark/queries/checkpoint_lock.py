@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import local_path
 
@@ -74,7 +74,7 @@ def _check_is_own_file(path: Path) -> None:
     if folder.name == CHECKPOINT_IN_TABLE and folder.is_symlink():
         raise ConfigError(
             f"{folder} is a symbolic link, and whoever may write in the table's folder could have "
-            "made it: name the folder where it leads with --checkpoint, if it is yours."
+            f"made it: name the folder where it leads in {named('checkpoint')}, if it is yours."
         )
     with suppress(FileNotFoundError):
         status = path.lstat()

@@ -16,12 +16,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
 from jetspark.options.names import spark_name
+from jetspark.options.scopes import ENDINGS
 from jetspark.spark.checkpoints import parse_query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER, explain
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.queries.rows_in_progress import iterate_scala
 from jetspark.spark.source.options import SourceOptions, parse_options
-from jetspark.spark.source.position_options import ENDINGS
 from jetspark.spark.versions import CHECKPOINTS, HAS_LIMITS, end_when_idle
 
 logger = logging.getLogger("jetspark.spark")

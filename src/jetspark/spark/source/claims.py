@@ -160,8 +160,8 @@ class QueryClaims:
             )
             raise ConfigError(
                 f"The query has read the stream {stream!r} with {_subjects_in_words(old_subjects)} "
-                f"until now, and {consequence}: give the same 'subjects' as before, or begin a new "
-                f"query with a new checkpoint, after nats consumer rm {stream} {name}."
+                f"until now, and {consequence}: give the same {named('subjects')} as before, or "
+                f"begin a new query with a new checkpoint, after nats consumer rm {stream} {name}."
             )
         return True
 

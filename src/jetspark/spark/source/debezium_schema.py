@@ -41,8 +41,9 @@ def add_event_schema(source_options: Mapping[str, str]) -> Mapping[str, str]:
         raise ConfigError(
             f"{named('decode')} debezium: there is no event that carries its schema among the "
             f"newest {sum(_LOOK_BACK_SEQUENCES):,} messages. Name the columns in "
-            'schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
-            "schema_file."
+            f"{named('schema')}, "
+            'as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
+            f"{named('schema_file')}."
         )
     return {**source_options, "schema": schema}
 

@@ -153,7 +153,7 @@ def release_messages(api: StreamAPI, stream: str, name: str, sequence: int) -> N
 
 def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
     """The query's durable consumer in a stream, which need not exist."""
-    return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
+    return StandingConsumer(api, stream, name, option="interest_consumer", description=DESCRIPTION)
 
 
 def _check_position(

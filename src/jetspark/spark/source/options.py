@@ -14,6 +14,8 @@ from jetspark.options.parsers import Parsers
 from jetspark.options.scopes import (
     BACKFILLS,
     CONNECTION,
+    ENDINGS,
+    STARTS,
     PayloadScope,
     SchemaScope,
     SourceScope,
@@ -32,7 +34,7 @@ from jetspark.payloads.framing import Framing
 from jetspark.payloads.tolerant import Decoder
 from jetspark.ranges.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.ranges.sequence_range import ReadLimits
-from jetspark.spark.source.position_options import ENDINGS, POSITION_PARSERS, STARTS, Positions
+from jetspark.spark.source.position_options import POSITION_PARSERS, Positions
 
 _SOURCE_OPTIONS: Parsers = {**parsers_of(SourceScope), **POSITION_PARSERS}
 SCHEMA_OPTIONS = parsers_of(SchemaScope)

@@ -15,6 +15,7 @@ import msgspec
 
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.options.parsers import Parsers
+from jetspark.options.scopes import ENDINGS, STARTS
 from jetspark.ranges.fixed_range import NS_PER_MS, AtTime, Position, PositionOrTime
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
@@ -132,12 +133,5 @@ def _parse_time(name: str, value: Any) -> AtTime | None:
 
 
 POSITION_PARSERS: Parsers = {
-    "starting_offsets": _parse_offsets,
-    "starting_timestamp": _parse_times,
-    "starting_offsets_by_timestamp": _parse_times,
-    "ending_offsets": _parse_offsets,
-    "ending_timestamp": _parse_times,
-    "ending_offsets_by_timestamp": _parse_times,
+    name: _parse_times if "timestamp" in name else _parse_offsets for name in (*STARTS, *ENDINGS)
 }
-STARTS = tuple(name for name in POSITION_PARSERS if name.startswith("starting"))
-ENDINGS = tuple(name for name in POSITION_PARSERS if name.startswith("ending"))

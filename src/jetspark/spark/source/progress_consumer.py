@@ -75,7 +75,7 @@ class ProgressConsumer:
         If another query has moved it back, this query gives up all its consumers, with a warning.
         """
         consumer = StandingConsumer(
-            api, stream, self.name, option="progressConsumer", description=DESCRIPTION
+            api, stream, self.name, option="progress_consumer", description=DESCRIPTION
         )
         position = consumer.position()
         _, shown_sequence = self._shown.get(stream, ("", 0))
@@ -83,7 +83,7 @@ class ProgressConsumer:
             self._not_before = math.inf  # no more moves
             logger.warning(
                 "The progress consumer %s shows another query, which is behind this one. For each "
-                "to be shown, give each query a name of its own in the option 'progressConsumer'.",
+                "to be shown, give each query a progress consumer of its own.",
                 self.name,
             )
         elif position is None:

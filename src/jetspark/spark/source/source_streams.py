@@ -129,8 +129,9 @@ def _no_match_error(pattern: str, names: list[str]) -> ConfigError:
     unnamed = len(names) - _MAX_NAMES_IN_ERROR
     more = f" and {unnamed:,} more" if unnamed > 0 else ""
     return ConfigError(
-        f"No stream matches streamPattern {pattern!r}, a regular expression for the whole name "
-        f"(M.*, not M*); there are {', '.join(names[:_MAX_NAMES_IN_ERROR]) or 'none'}{more}."
+        f"No stream matches {named('stream_pattern')} {pattern!r}, a regular expression for the "
+        f"whole name (M.*, not M*); there are {', '.join(names[:_MAX_NAMES_IN_ERROR]) or 'none'}"
+        f"{more}."
     )
 
 
@@ -174,7 +175,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
     if options.keys and facts.is_mirror:
         raise ConfigError(
             f"Bucket {options.bucket!r} is a mirror, whose keys cannot be chosen by the server: "
-            "read it without 'keys', or its origin."
+            f"read it without {named('keys')}, or its origin."
         )
     for option, is_set, required_retention in (
         ("soleReader", options.sole_reader, "workqueue"),

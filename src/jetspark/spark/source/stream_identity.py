@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from jetspark.errors import StreamNotFoundError
+from jetspark.errors import StreamNotFoundError, named
 from jetspark.links.many_streams import fetch_message_times
 from jetspark.links.stream_api import StreamAPI
 from jetspark.links.stream_facts import LastMessage, StreamFacts
@@ -25,7 +25,7 @@ from jetspark.spark.source.source_streams import leaders
 
 ORDER_BY_TIME = (
     "Changes would be left out as older than what is there: take another table and another "
-    "checkpoint, or order by time (sequenceBy=timestamp)."
+    f"checkpoint, or order by time ({named('sequence_by')} timestamp)."
 )
 
 

@@ -450,8 +450,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         if streams and offsets.keys() != streams:
             raise errors.ConfigError(
                 f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
-                f"{', '.join(sorted(streams))}: use another checkpoint (the option "
-                "checkpointLocation; in the file of a pipeline, the key checkpoint)."
+                f"{', '.join(sorted(streams))}: use another checkpoint."
             )
         consumer, name = query_consumer(document), self._options.interest_consumer
         if None not in (consumer, name) and consumer != name:

@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.nearest import nearest_name
 from jetspark.spark.stream_sink.options import SinkOptions
 from jetspark.spark.stream_sink.row_encoders import encode_payloads
@@ -108,8 +108,8 @@ def check_message_columns(schema: StructType, *, subject: str | None, msg_id: bo
         raise ConfigError("A column 'data' (binary or string) is required: the payload.")
     if ("subject" in names) == (subject is not None):
         raise ConfigError(
-            "Say the subject either in a column 'subject' or, for all rows, with the option "
-            "'subject'" + (", not both." if subject is not None else ".")
+            "Say the subject either in a column 'subject' or, for all rows, in "
+            f"{named('subject')}" + (", not both." if subject is not None else ".")
         )
     if msg_id and "msg_id" not in names:
         raise ConfigError(

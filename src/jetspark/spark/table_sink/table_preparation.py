@@ -265,7 +265,7 @@ def _table_schema(options: LakehouseOptions, schema: pa.Schema) -> pa.Schema:
             if name not in schema.names:
                 raise ConfigError(
                     f"needs rows with the column {name}: those of format "
-                    "jetstream with the options decode and keepPayload.",
+                    f"jetstream with {named('decode')} and {named('keep_payload')}.",
                     option="quarantine",
                 )
         left_out |= {CORRUPT, "data"}
@@ -307,7 +307,7 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
     if options.upsert is not None and table.generated_columns:
         raise ConfigError(
             f"{options.name} has generated columns ({', '.join(table.generated_columns)}), which "
-            "deltalake does not merge: leave 'keys' out, or write to another table."
+            f"deltalake does not merge: leave {named('keys')} out, or write to another table."
         )
     description = read_description(table)
     if description is not None and (options.keys, options.history_by) != (

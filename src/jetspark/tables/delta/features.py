@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, named
 from jetspark.tables.schemas import is_list
 
 _ENFORCED_BY_WRITERS = ("delta.invariants", "delta.identity")
@@ -79,7 +79,7 @@ def check_not_append_only(name: object, table: DeltaTable) -> None:
     if table.metadata().configuration.get("delta.appendOnly") == "true":
         raise ConfigError(
             f"{name} is append-only (delta.appendOnly=true): use mode('append') without "
-            "'keys', or write to another table."
+            f"{named('keys')}, or write to another table."
         )
 
 

@@ -504,7 +504,7 @@ class OpenDelta(Table):
             except DeltaError as error:
                 raise ConfigError(
                     f"{self.name} keeps the files of older versions for longer, by its property "
-                    "delta.deletedFileRetentionDuration: give at least that time (--keep)."
+                    "delta.deletedFileRetentionDuration: give at least that time."
                 ) from error
         # Files that the log names were the table's. Without a retention, all unneeded files are
         # listed, also those of other tables in the folder.

@@ -117,7 +117,8 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             )
         raise ConfigError(
             f"{problem}it belongs to a catalog, which alone knows its newest version. Name the "
-            "table there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
+            "table as the catalog has it: catalog:namespace.table, or in Spark the options catalog "
+            "and table."
         )
 
     def commit_table(
