@@ -430,6 +430,41 @@ def test_a_logged_batch_is_not_read_when_another_query_had_its_messages_removed(
 
 
 @of_interest
+def test_a_logged_batch_that_another_query_has_released_meanwhile_is_a_loss(
+    query: DrivenQuery, driven: Driven, admin: Admin, stream: str
+) -> None:
+    make_consumer(admin, stream, "other", filter_subject=f"{stream}.b")
+    reader = reader_of(query)
+    start = reader.initialOffset()
+    admin.fill((f"{stream}.{subject}", b"") for subject in "baabab")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())  # and dies, without a claim
+    driven(startingOffsets="earliest").run(batches=2, limit=5)  # by the same consumer
+    assert stored(admin, stream) == {"b": 3}  # so the stream still begins where the batch does
+    admin.call(f"CONSUMER.DELETE.{stream}.{INTEREST.claim}")  # that query was given up
+    with pytest.raises(
+        DataLossError, match="stands before sequence 6, but the query has read only"
+    ):
+        reader_of(query).partitions(start, end)
+    query.options["failOnDataLoss"] = "false"
+    partitions = reader_of(query).partitions(start, end)
+    batches = [rows for part in partitions for rows in reader.read(part)]
+    assert [seq for rows in batches for seq in rows.column("seq").to_pylist()] == [1, 4, 6]
+
+
+@of_interest
+def test_a_new_query_warns_once_of_the_consumer_that_it_leaves(
+    query: DrivenQuery, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> list[str]:
+        return [text for text in caplog.messages if f"nats consumer rm {stream} spark" in text]
+
+    query.run()
+    assert len(warnings()) == 1
+    query.run()
+    assert len(warnings()) == 1
+
+
+@of_interest
 def test_a_consumer_made_again_keeps_only_what_the_query_has_not_read(
     query: DrivenQuery, admin: Admin, stream: str
 ) -> None:

@@ -33,7 +33,6 @@ from jetspark.spark.source.options import SourceOptions
 
 logger = logging.getLogger("jetspark.spark")
 
-
 DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
 
 
@@ -56,6 +55,13 @@ def start_at_consumers(
             created.add(stream)
             # None: from the first message on.
             consumer.create(sequence=None if offset.earliest else offset.next)
+            # Whether the query has a checkpoint that outlives it is not said to a Python source.
+            logger.warning(
+                "The consumer %s of stream %s keeps messages for this query from now on, also "
+                "while it does not run. A query that has no checkpoint, or is given up, leaves it "
+                "behind: delete it then (nats consumer rm %s %s).",
+                *(name, stream, stream, name),
+            )
             position = consumer.position() or offset.next
         # What came before the new consumer may not be stored, so it begins at what is.
         if stream in created:

@@ -295,7 +295,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         leaders(options).call(remove)
 
     def stop(self) -> None:
-        """Nothing to do: nothing of the query is left on the server."""
+        """Nothing to do: what the query has on the server stays, for it to go on."""
 
     # -- rows, on executors ----------------------------------------------------------------
 
