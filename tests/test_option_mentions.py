@@ -25,7 +25,7 @@ SCOPES = (ConnectionScope, PayloadScope, SourceScope, StreamSinkScope, TableOpti
 IN_PYTHON = {option.name for scope in SCOPES for option in fields(scope)}
 IN_SPARK = {spark_name(name) for name in IN_PYTHON if "_" in name} | {"checkpointLocation"}
 FLAGS = {f"--{flag_name(name)}" for name in IN_PYTHON} | {"--checkpoint", "--format", "--interval"}
-ANSWERS_OF_ONE_SURFACE = {
+OF_ONE_SURFACE = {
     "metrics/names.py": "the help of a metric",
     "nats_py_names.py": "names in Python, for those who come from nats-py",
     "options/scopes.py": "the table of options itself",
@@ -35,13 +35,14 @@ ANSWERS_OF_ONE_SURFACE = {
 }
 
 
-def sentences(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Texts of several words, but for docstrings."""
+def sentences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts of several words, but for docstrings, with the numbers of their lines."""
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and id(node) not in docstrings and " " in node.value.strip():
-            yield node
+        if not isinstance(node, ast.Constant) or id(node) in docstrings:
+            continue
+        if isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
 
 
 def names_of_surfaces(text: str, *, in_cli: bool) -> set[str]:
@@ -58,9 +59,9 @@ def test_no_message_has_the_name_that_an_option_has_on_one_surface() -> None:
     mentions = {}
     for path in PACKAGE.rglob("*.py"):
         file = path.relative_to(PACKAGE).as_posix()
-        if file in ANSWERS_OF_ONE_SURFACE:
+        if file in OF_ONE_SURFACE:
             continue
-        for text in sentences(ast.parse(path.read_text("utf-8"))):
-            if names := names_of_surfaces(text.value, in_cli=file.startswith("cli/")):
-                mentions[f"{file}:{text.lineno}"] = names
+        for line, text in sentences(ast.parse(path.read_text("utf-8"))):
+            if names := names_of_surfaces(text, in_cli=file.startswith("cli/")):
+                mentions[f"{file}:{line}"] = names
     assert mentions == {}

@@ -24,6 +24,7 @@ ENDED = "[STREAM_FAILED] Query terminated.\njetspark.errors."
             "find the data source: x. SQLSTATE: 42K02\n\tat a.b",
             "Failed to find the data source: x.",
         ),
+        ("Task failed\njetspark.errors.re: a\njetspark.errors.Nobody: b", "Task failed"),
         ("[PARSE_SYNTAX_ERROR] Syntax error at 'a'. SQLSTATE: 42601", "Syntax error at 'a'."),
         (
             "[STREAM_FAILED] Broken pipe SQLSTATE: XXKST",

@@ -254,10 +254,10 @@ def test_batch_committed_by_a_concurrent_run_is_written_once(
     original = ExactlyOnceWriter._check_predecessor
     target.commit(0, 10)
 
-    def overtaken(writer: ExactlyOnceWriter, *args: Any) -> None:
+    def overtaken(writer: ExactlyOnceWriter, *args: Any, is_transaction: bool) -> None:
         monkeypatch.setattr(ExactlyOnceWriter, "_check_predecessor", original)
         target.commit(1, 10)
-        original(writer, *args)
+        original(writer, *args, is_transaction=is_transaction)
 
     monkeypatch.setattr(ExactlyOnceWriter, "_check_predecessor", overtaken)
     target.commit(1, 10, parts=1)

@@ -366,6 +366,8 @@ def test_partitions_are_read_as_spark_writes_them() -> None:
         ("hour(day)", r"by hour\(day\): the type of 'day' is date32"),
         ("truncate(3, at)", "the type of 'at' is timestamp"),
         ("bucket(0, n)", "its number must be 1 or more"),
+        (f"bucket({2**31}, n)", "2147483647 at most"),
+        (f"truncate({'9' * 5000}, n)", "2147483647 at most"),
         ("day(at), hour(at)", "day.*hour|hour.*day"),
         ("n, n", "names a column twice"),
     ],

@@ -52,7 +52,9 @@ def _parse_position(flag: str, text: str, words: str) -> str | int:
     if text_folded in ("earliest", "latest") or text_folded.isdecimal() or text_folded[:1] == "{":
         return text.strip()
     if age := _AGE.fullmatch(text_folded):
-        return time.time_ns() - int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
+        seconds = float(age[1]) * _AGE_SECONDS[age[2]]
+        if seconds < time.time():  # before 1970 there was no message
+            return time.time_ns() - int(seconds * NANOSECONDS)
     with suppress(ValueError):
         return parse_isotime(text.strip())
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
-from jetspark.errors import ConfigError, named
+from jetspark.errors import ConfigError, named, safe_repr
 from jetspark.kv_rules import check_filter
 from jetspark.subjects import (
     check_disjoint,
@@ -99,7 +99,10 @@ def parse_duration(name: str, text: str) -> float:
     match = _DURATION.fullmatch(text.strip().casefold())
     if match is None:
         raise ConfigError("must be a time such as 15m or 90s", option=name, value=text)
-    return float(match[1]) * _UNITS[match[2] or "s"]
+    seconds = float(match[1]) * _UNITS[match[2] or "s"]
+    if seconds > _MAX_SECONDS:
+        raise ConfigError(f"must be {_MAX_SECONDS:.0f} seconds at most", option=name, value=text)
+    return seconds
 
 
 def parse_bool(name: str, text: str) -> bool:
@@ -191,7 +194,7 @@ def parse_pattern(name: str, text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        problem = f"is not a regular expression ({error}): {text!r}."
+        problem = f"is not a regular expression ({error}): {safe_repr(text)}."
         raise ConfigError(problem, option=name) from None
     return text
 

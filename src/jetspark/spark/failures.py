@@ -25,6 +25,7 @@ from jetspark.options.scopes import (
 from jetspark.retries import LASTING
 
 _JETSPARK = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
+_ERROR_NAMES = {name for name, class_ in vars(errors).items() if isinstance(class_, type)}
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 _JAVA = re.compile(r"^: (?:[\w$]+\.)*([\w$]+(?:Exception|Error)): (.*)$", re.MULTILINE)
 _CONDITION = re.compile(r"^\[([A-Z0-9_.]+)\] *(.*)", re.MULTILINE)
@@ -134,7 +135,8 @@ def _find_jetspark_error(texts: list[str]) -> _ReportedError | None:
     In one text the last one counts, since a traceback ends with the error.
     """
     for text in texts:
-        if matches := _JETSPARK.findall(text):
+        # A line of foreign text may only look like an error of ours.
+        if matches := [match for match in _JETSPARK.findall(text) if match[0] in _ERROR_NAMES]:
             return _ReportedError(*matches[-1])
     return None
 

@@ -19,10 +19,10 @@ from jetspark.tables.table import TableName
 
 _NAME = r"(?:[\w-]|\{[^{}]*\})+"  # with values of a row in a template of tables
 _IN_CATALOG = re.compile(rf"(?!file:)(?P<catalog>[\w-]+):(?P<identifier>{_NAME}(?:\.{_NAME})*)")
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
+_SIZE = re.compile(r"(\d{1,18})\s*([kmg]?)b?")
 _BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _MIN_FILE_SIZE = 64 * 1024
-_DURATION = re.compile(r"(\d+)\s*([hdw])")
+_DURATION = re.compile(r"(\d{1,18})\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _MAX_DURATION_HOURS = 100 * 365 * 24
 """Longest retention, in hours (a century): more than that keeps everything as well."""

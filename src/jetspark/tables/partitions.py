@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import types
 
-from jetspark.errors import ConfigError, named
+from jetspark.errors import ConfigError, named, safe_repr
 
 _SEPARATOR = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)(?![^()]*\))")
 """A comma outside of backquotes and parentheses."""
@@ -67,9 +67,11 @@ class PartitionBy:
             return cls(_unquote(match[2]), transform=match[1].casefold())
         if (match := _WITH_WIDTH.fullmatch(text)) is None:
             return cls(_unquote(text))
-        if not match[2].isdecimal() or not int(match[2]):
+        # Iceberg keeps it in 32 bits, and Python refuses to read thousands of digits.
+        if not match[2].isdecimal() or len(match[2]) > 10 or not 1 <= int(match[2]) < 2**31:
             raise ConfigError(
-                f"{named('partition_by')}: {text}: its number must be 1 or more, a whole one."
+                f"{named('partition_by')}: {safe_repr(text)}: its number must be 1 or more, a "
+                f"whole one, and {2**31 - 1} at most."
             )
         return cls(_unquote(match[3]), transform=match[1].casefold(), width=int(match[2]))
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,8 +27,14 @@ from jetspark.payloads.unknown_fields import KnownFields, find_unknown, known_fi
 from jetspark.reserved_names import UNFRAMED_PAYLOAD
 
 _WITH_KEY = re.compile(r"(?P<column>subject|header)\[(?P<key>.*)\]")
+_MAX_TOKEN_DIGITS = 9
 _TIME_UNIT = re.compile(r"(?P<unit>day|hour)\((?P<column>.*)\)")
-_UNKNOWN_FIELDS = re.compile(r"(?:rest|new)(?P<json>\[.*\])", re.DOTALL)
+_UNKNOWN_FIELDS = re.compile(r"(?P<kind>rest|new)(?P<json>\[.*\])", re.DOTALL)
+_AS_MADE: dict[str, msgspec.json.Decoder[Any]] = {
+    "rest": msgspec.json.Decoder(tuple[str]),
+    "new": msgspec.json.Decoder(tuple[str, dict[str, str]]),
+}
+"""What `rest` and `new_columns` write; users can write anything else."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,10 @@ class RowExpression:
         if (match := _TIME_UNIT.fullmatch(text)) is not None:
             return cls(text, column=match["column"].strip(), unit=match["unit"])
         if (match := _UNKNOWN_FIELDS.fullmatch(text)) is not None:
-            schema, *renamed = json.loads(match["json"])
+            try:
+                schema, *renamed = _AS_MADE[match["kind"]].decode(match["json"])
+            except msgspec.DecodeError:
+                raise ConfigError(f"{option}: {{{text}}} is not a value of a row.") from None
             new = FieldNames(*renamed) if renamed else None
             return cls(text, column=UNFRAMED_PAYLOAD, schema=schema, new=new)
         if (match := _WITH_KEY.fullmatch(text)) is None:
@@ -90,7 +100,7 @@ class RowExpression:
             if not key:
                 raise ConfigError(f"{option}: {{{text}}}: name the header.")
             return cls(text, column="headers", header=key)
-        if not key.isdecimal():
+        if not key.isdecimal() or len(key) > _MAX_TOKEN_DIGITS:
             raise ConfigError(f"{option}: {{{text}}}: a token of a subject has a number, from 0.")
         return cls(text, column="subject", token=int(key))
 

@@ -20,6 +20,8 @@ from jetspark.ranges.fixed_range import NS_PER_MS, AtTime, Position, PositionOrT
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
 
+_MAX_SEQUENCE = 2**64 - 1  # the server's type
+_MAX_DIGITS = len(str(_MAX_SEQUENCE))  # Python refuses to read thousands of them
 _MIN_MILLISECONDS = 10**11  # in March 1973; seconds are below it until the year 5138
 _MAX_MILLISECONDS = (
     253_402_300_799_999  # the end of the year 9999, after which times have no text form
@@ -83,7 +85,7 @@ def _parse(
         if (position := parse_position(text)) is not None:
             return Positions(name, position)
         raise ConfigError(
-            f"must be {expected}, or JSON of these by stream, not {value!r}.", option=name
+            f"must be {expected}, or JSON of these by stream", option=name, value=value
         )
     try:
         document = decode_document(text, name)
@@ -109,7 +111,9 @@ def _parse_sequence(value: Any) -> Position | None:
         return "earliest"
     if folded == "latest":
         return "latest"
-    return int(folded) if folded.isdecimal() and int(folded) >= 1 else None
+    if not folded.isdecimal() or len(folded) > _MAX_DIGITS:
+        return None
+    return int(folded) if 1 <= int(folded) <= _MAX_SEQUENCE else None
 
 
 def _parse_time(name: str, value: Any) -> AtTime | None:
@@ -118,7 +122,7 @@ def _parse_time(name: str, value: Any) -> AtTime | None:
     Raises ConfigError for a number that must be in seconds, since it would be before any stream.
     """
     text = str(value).strip()
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _MAX_DIGITS:
         if 0 < int(text) < _MIN_MILLISECONDS:  # 0 is written for "from the beginning"
             raise ConfigError(
                 f"is in milliseconds since 1970, and {text} of them end before "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -145,7 +146,9 @@ def columns_with_statistics(table: DeltaTable) -> list[str]:
     if (listed_names := configuration.get(INDEXED_COLUMNS)) is not None:
         names_with_statistics = _parse_column_names(listed_names)
         return [name for name in names if name in names_with_statistics]
-    count = int(configuration.get(_INDEXED_COLUMN_COUNT, _MAX_COLUMNS_WITH_STATISTICS))
+    count = _MAX_COLUMNS_WITH_STATISTICS
+    with suppress(ValueError):  # anyone who writes the table can have set it to anything
+        count = int(configuration.get(_INDEXED_COLUMN_COUNT, count))
     return names if count < 0 else names[:count]
 
 
