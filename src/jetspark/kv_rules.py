@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 STREAM_PREFIX: Final = "KV_"
 """The beginning of the name of a bucket's stream; the bucket's name follows."""
 
+MAX_HISTORY: Final = 64
+"""The most entries that a bucket keeps of a key."""
+
 OPERATION: Final = "KV-Operation"
 MARKER_REASON: Final = "Nats-Marker-Reason"
 

@@ -63,12 +63,18 @@ def make_app(called: str = "") -> cyclopts.App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
+    groups = {}
+    for position, (heading, names) in enumerate(_HEADINGS.items()):
+        groups |= dict.fromkeys(names, cyclopts.Group(heading, sort_key=position))
     for position, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
-        settings = {} if name == called else {"help": summary}
+        settings: dict[str, Any] = {"group": groups.get(name)}
+        if name != called:
+            settings["help"] = summary
         if lines:
             settings["help_epilogue"] = _format_examples(lines)
         function = name.replace("-", "_")
         app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=position, **settings)
+    app["--help"].group = app["--version"].group = cyclopts.Group("Help", sort_key=len(COMMANDS))
     return app
 
 
@@ -239,21 +245,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
     ),
     "table": ("Show and compact Delta and Iceberg tables, remove old files, retry bad records.",),
-    "server": (
-        "Run a nats-server with JetStream on this machine.",
-        "jetspark server",
-        "jetspark server --store data --port 4333 --log",
-    ),
-    "stream": ("Show, create, purge and remove streams; back them up and restore them.",),
-    "kv": ("Show buckets, their keys and values, and changes.",),
-    "object": ("Show object stores and their objects, store files, and fetch them.",),
-    "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
-    "consumer": ("Show a stream's consumers.",),
+    "stream": ("Show, create, edit, purge and remove streams; back them up and restore them.",),
+    "consumer": ("Show a stream's consumers, take messages from them, pause and resume them.",),
     "group": ("Show the consumer groups of a stream, their members and partitions.",),
     "dead-letters": ("Keep the messages that consumers give up on, and replay them.",),
-    "service": ("Find services, look at them, and call them.",),
-    "schema": ("Register and show schemas of payloads, and check new versions.",),
-    "registry": ("Run a schema registry.",),
+    "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
+    "kv": ("Show and change buckets, their keys and values; watch changes.",),
+    "object": ("Show object stores and their objects, store files, and fetch them.",),
     "pub": (
         "Publish a message.",
         "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",
@@ -269,6 +267,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark request price.eu 42 --timeout 0.5",
         "jetspark request ping --count 0",
     ),
+    "service": ("Find services, look at them, and call them.",),
     "trace": (
         "Show the path of a message through servers, accounts and streams.",
         "jetspark trace orders.eu",
@@ -278,6 +277,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Show JetStream's advisories, metrics and API audits.",
         "jetspark events",
         "jetspark events --stream ORDERS --kind max_deliver --json",
+    ),
+    "schema": ("Register and show schemas of payloads, and check new versions.",),
+    "registry": ("Run a schema registry.",),
+    "server": (
+        "Run a nats-server with JetStream on this machine.",
+        "jetspark server",
+        "jetspark server --store data --port 4333 --log",
     ),
     "doctor": (
         "Check this machine, its Spark and the servers, and say what to do.",
@@ -302,6 +308,16 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark completion fish > ~/.config/fish/completions/jetspark.fish",
     ),
 }
+
+_HEADINGS = {
+    "Tables from streams": ("demo", "init", "ingest", "run", "replay", "table"),
+    "Streams and consumers": ("stream", "consumer", "group", "dead-letters", "backup"),
+    "Buckets and objects": ("kv", "object"),
+    "Messages and services": ("pub", "sub", "request", "service", "trace", "events"),
+    "Schemas of payloads": ("schema", "registry"),
+    "Servers and this machine": ("server", "doctor", "bench", "acl", "warm-up", "completion"),
+}
+"""The headings of the help, and the commands below each of them."""
 
 
 _sort_keys = count()

@@ -42,18 +42,27 @@ class ContentFlags:
     def payload(self, text: str) -> bytes:
         """The payload to send: the argument `text`, or with --stdin all of standard input.
 
-        Raises ConfigError for both at once, for a closed standard input, and beyond 64 MiB.
+        Raises the errors of `read_content`.
         """
-        if not self.stdin:
-            return text.encode("utf-8", "surrogateescape")  # the bytes as typed, UTF-8 or not
-        if text:
-            raise ConfigError("Give the payload either as an argument or with --stdin.")
-        if not sys.stdin:  # None, if the parent process closed it
-            raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
-        data = sys.stdin.buffer.read(_MAX_PAYLOAD_BYTES + 1)
-        if len(data) > _MAX_PAYLOAD_BYTES:
-            raise ConfigError("Standard input has more than 64 MiB, which no server takes.")
-        return data
+        return read_content("payload", text, stdin=self.stdin)
+
+
+def read_content(noun: str, text: str, *, stdin: bool) -> bytes:
+    """The bytes of a payload or value: the argument `text`, or with --stdin standard input.
+
+    `noun`: what it is, for errors. Raises ConfigError for both at once, for a closed standard
+    input, and beyond 64 MiB.
+    """
+    if not stdin:
+        return text.encode("utf-8", "surrogateescape")  # the bytes as typed, UTF-8 or not
+    if text:
+        raise ConfigError(f"Give the {noun} either as an argument or with --stdin.")
+    if not sys.stdin:  # None, if the parent process closed it
+        raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
+    data = sys.stdin.buffer.read(_MAX_PAYLOAD_BYTES + 1)
+    if len(data) > _MAX_PAYLOAD_BYTES:
+        raise ConfigError("Standard input has more than 64 MiB, which no server takes.")
+    return data
 
 
 NO_CONTENT = ContentFlags()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, TypeAlias
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from jetspark.cli import console
 from jetspark.errors import ConfigError
+from jetspark.options.parsers import parse_duration
 from jetspark.validation import check_whole
 
 Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
@@ -23,6 +25,17 @@ RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
 ForceOption: TypeAlias = Annotated[
     bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
 ]
+
+
+def convert_duration(_kind: Any, tokens: Sequence[Token]) -> float:
+    """Convert the text of a flag such as 15m, or a number of seconds, to seconds."""
+    try:
+        return parse_duration("", tokens[-1].value)
+    except ConfigError as error:
+        raise ValueError(error.problem) from None
+
+
+Duration: TypeAlias = Annotated[float | None, Parameter(converter=convert_duration)]
 MetricsOption: TypeAlias = Annotated[
     str | None,
     Parameter(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict, field, fields, make_dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 from urllib.parse import unquote
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter
 
 import jetspark.errors as errors
-from jetspark.cli.flags import parse_pairs
+from jetspark.cli.flags import convert_duration, parse_pairs
 from jetspark.cli.server_flags import ServerFlags
 from jetspark.connection.options import make_options
 from jetspark.options.names import on_command_line
@@ -47,14 +47,6 @@ _REGISTRY = re.compile(
 )
 
 
-def _convert_duration(_kind: Any, tokens: Sequence[Token]) -> float:
-    """Convert the text of a flag such as 15m, or a number of seconds, to seconds."""
-    try:
-        return parse_duration("", tokens[-1].value)
-    except errors.ConfigError as error:
-        raise ValueError(error.problem) from None
-
-
 def make_flags(
     scope: type[S], group: Group, *, leave_out: Collection[str] = (), **groups: Group
 ) -> type[S]:
@@ -68,7 +60,7 @@ def make_flags(
     for option in fields(scope):  # type: ignore[arg-type]
         is_duration = option.metadata["parse"] is parse_duration
         parameter = Parameter(
-            converter=_convert_duration if is_duration else None,
+            converter=convert_duration if is_duration else None,
             parse=option.name not in leave_out,
             # Only a switch that is on by default gets a flag --no-…
             negative=None if option.default is True else (),

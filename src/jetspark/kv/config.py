@@ -33,11 +33,9 @@ from jetspark.jetstream.backing import (
     stream_options_of,
     takes_in,
 )
-from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
+from jetspark.kv_rules import MAX_HISTORY, STREAM_PREFIX, check_bucket, check_filter
 from jetspark.timestamps import Seconds, ns_from_now
 from jetspark.validation import texts_of
-
-MAX_HISTORY: Final = 64
 
 BUCKET_OPTIONS: Final[Mapping[str, str]] = {
     **STREAM_FIELDS,
