@@ -63,7 +63,7 @@ def make_app(called: str = "") -> cyclopts.App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    groups = {}
+    groups: dict[str, cyclopts.Group] = {}
     for position, (heading, names) in enumerate(_HEADINGS.items()):
         groups |= dict.fromkeys(names, cyclopts.Group(heading, sort_key=position))
     for position, (name, (summary, *lines)) in enumerate(COMMANDS.items()):

@@ -16,6 +16,7 @@ from jetspark.wire.headers import Headers, PayloadCodec
 if TYPE_CHECKING:
     from jetspark.client.messages import Message
     from jetspark.documents.streams import StoredMsg
+    from jetspark.jetstream.message import JsMsg
 
 
 def show_message(
@@ -44,11 +45,7 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
     are left out, with a warning.
     """
     description = f"Message {message.seq:,} on {message.subject}"
-    try:
-        headers = message.headers
-    except errors.BadHeaderError as error:
-        warn(f"{description}: {error}")
-        headers = None
+    headers = _read_headers(message, description)
     if as_json:
         position = {"seq": message.seq, "time": message.time.isoformat()}
         say_json(position | _make_document(message, headers, codec))
@@ -56,6 +53,40 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
         details = f"  {message.seq:,}  {format_time(message.time)}"
         title = Text.assemble((message.subject, "bold"), (details, "dim"))
         _say_message(message, title, headers, codec, description)
+
+
+def show_delivered(message: JsMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
+    """Print a message that a consumer delivered: for people, or as a line of JSON.
+
+    `codec`: decodes the payload, whose value is then printed as JSON. Headers that cannot be read
+    are left out, with a warning.
+    """
+    metadata = message.metadata
+    description = f"Message {metadata.stream_seq:,} on {message.subject}"
+    headers = _read_headers(message, description)
+    if as_json:
+        position = {
+            "seq": metadata.stream_seq,
+            "time": metadata.timestamp.isoformat(),
+            "deliveries": metadata.deliveries,
+            "pending": metadata.pending,
+        }
+        say_json(position | _make_document(message, headers, codec))
+    else:
+        details = f"  {metadata.stream_seq:,}  {format_time(metadata.timestamp)}"
+        if metadata.deliveries > 1:
+            details += f"  delivery {metadata.deliveries:,}"
+        title = Text.assemble((message.subject, "bold"), (details, "dim"))
+        _say_message(message, title, headers, codec, description)
+
+
+def _read_headers(message: Message | StoredMsg, description: str) -> Headers | None:
+    """The headers of a message; None, and a warning, if they cannot be read."""
+    try:
+        return message.headers
+    except errors.BadHeaderError as error:
+        warn(f"{description}: {error}")
+        return None
 
 
 def _say_message(

@@ -55,12 +55,22 @@ def _parse_position(flag: str, text: str, words: str) -> str | int:
         seconds = float(age[1]) * _AGE_SECONDS[age[2]]
         if seconds < time.time():  # before 1970 there was no message
             return time.time_ns() - int(seconds * NANOSECONDS)
+    if (moment := parse_time(text)) is not None:
+        return moment
+    raise ConfigError(
+        f"{flag} {text!r}: write {words}a sequence, a time such as 2026-01-31T12:00:00Z, or "
+        "how long ago, such as -90m or -2d."
+    )
+
+
+def parse_time(text: str) -> int | None:
+    """Parse a time such as 2026-01-31T12:00:00Z; returns its nanoseconds since 1970.
+
+    A time without a zone is one of this machine's zone. None: it is no time.
+    """
     with suppress(ValueError):
         return parse_isotime(text.strip())
     try:
-        return datetime_to_ns(datetime.fromisoformat(text.strip()).astimezone())  # a local time
+        return datetime_to_ns(datetime.fromisoformat(text.strip()).astimezone())
     except ValueError:
-        raise ConfigError(
-            f"{flag} {text!r}: write {words}a sequence, a time such as 2026-01-31T12:00:00Z, or "
-            "how long ago, such as -90m or -2d."
-        ) from None
+        return None
