@@ -41,7 +41,7 @@ def test_help_names_every_command_in_the_order_of_use_and_imports_none(
 
 def _every_command() -> list[list[str]]:
     below = {
-        "stream": ["ls", "info", "add", "purge", "rm", "backup", "restore", "verify"],
+        "stream": ["ls", "info", "add", "edit", "purge", "rm", "backup", "restore", "verify"],
         "consumer": ["ls", "info", "next", "pause", "resume"],
         "kv": ["ls", "info", "add", "get", "put", "create", "rm", "history", "watch"],
         "group": ["ls", "info"],

@@ -1,4 +1,4 @@
-"""`jetspark stream`: shows, creates, purges and removes streams, backs them up and restores them.
+"""`jetspark stream`: shows, makes, edits, purges and removes streams, backs them up, restores them.
 
 The commands that change streams are for a first stream, experiments and tests; the administrator's
 tool `nats` has more.
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.progress import DownloadColumn
 
@@ -19,6 +19,7 @@ from jetspark.backup.folder import local_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.flags import (
+    Duration,
     ForceOption,
     JsonLines,
     JsonOption,
@@ -34,15 +35,22 @@ from jetspark.cli.formatting import (
     format_size,
     format_time,
 )
-from jetspark.cli.listings import show_list, show_result
+from jetspark.cli.listings import show_list, show_result, show_table
 from jetspark.cli.progress import progress_bar
 from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.show_message import show_stored
+from jetspark.cli.stream_edit import REMAKE, check_changes, describe_value, find_changes
 from jetspark.documents.configuration import config_to_wire, given
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
-from jetspark.errors import ConfigError, MessageNotFoundError, NameInUseError
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    MessageNotFoundError,
+    NameInUseError,
+    StreamNotFoundError,
+)
 from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
@@ -244,6 +252,103 @@ def add(
     created = connection.jetstream(create, stream=name)
     takes = ", ".join(created.config.subjects or ()) or "nothing"
     show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
+
+
+@command(
+    stream,
+    "jetspark stream edit ORDERS --max-age 7d",
+    'jetspark stream edit ORDERS --subject "orders.>" --subject "returns.>" --dry-run',
+    "jetspark stream edit ORDERS --config changes.json --force",
+)
+def edit(
+    name: str,
+    /,
+    *,
+    subject: Repeated = None,
+    description: str | None = None,
+    replicas: int | None = None,
+    max_age: Duration = None,
+    max_messages: int | None = None,
+    max_bytes: int | None = None,
+    max_per_subject: int | None = None,
+    config: Path | None = None,
+    dry_run: Switch = False,
+    connection: ServerFlags = DEFAULT_SERVER,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Change a stream's configuration: shows the differences, and asks.
+
+    What is not given stays. A lower limit removes the messages beyond it at once.
+
+    Args:
+        name: Name of the stream.
+        subject: Subject of the stream; may be given again. Replaces the stream's list.
+        description: A text about the stream; "" removes it.
+        replicas: Number of replicas in the cluster.
+        max_age: Age at which messages are removed, such as 7d; 0: unlimited.
+        max_messages: Most messages; 0: unlimited.
+        max_bytes: Most bytes of all messages; 0: unlimited.
+        max_per_subject: Most messages of each subject; 0: unlimited.
+        config: JSON file with the options to change; null removes one. Flags override it.
+        dry_run: Show the differences, and change nothing.
+    """
+    check_replicas(replicas)
+    limits = {
+        "max_msgs": ("--max-messages", max_messages),
+        "max_bytes": ("--max-bytes", max_bytes),
+        "max_msgs_per_subject": ("--max-per-subject", max_per_subject),
+    }
+    options: dict[str, Any] = given(
+        subjects=subject, description=description, num_replicas=replicas, max_age=max_age
+    )
+    for field, (flag, limit) in limits.items():
+        if limit is not None:
+            options[field] = check_whole(flag, limit, 0) or -1
+    if not options and config is None:
+        raise ConfigError(
+            "Say what to change, such as --max-age 7d; --help shows the flags, and --config FILE "
+            "takes any option."
+        )
+    before = to_wire(_fetch_info(connection, name).config)
+    changes = find_changes(before, config, options)
+    check_changes(name, changes)
+    document = {
+        "stream": name,
+        "changes": {field: {"before": old, "after": new} for field, (old, new) in changes.items()},
+        "changed": bool(changes) and not dry_run,
+    }
+    if not changes:
+        show_result(f"Stream {name} is like that already.", document, as_json=json)
+        return
+    if not json:
+        columns = (
+            [field, *(describe_value(field, it) for it in changes[field])] for field in changes
+        )
+        show_table("option", "now", "then", rows=columns)
+    if dry_run:
+        show_result("Nothing was changed (--dry-run).", document, as_json=json)
+        return
+    confirm(f"Change stream {name}?", force)
+
+    async def change(js: JetStream) -> None:
+        """Change the stream, unless somebody else has meanwhile."""
+        if to_wire((await js.stream(name).info()).config) != before:
+            raise ConfigError(
+                f"Nothing was changed: stream {name} has another configuration than a moment ago. "
+                "Run the command again."
+            )
+        try:
+            await js.stream(name).update(config, **options)
+        except StreamNotFoundError:
+            raise
+        except APIError as error:
+            raise ConfigError(
+                f"The server refuses to change stream {name}: {error.description}. {REMAKE}"
+            ) from None
+
+    connection.jetstream(change, stream=name)
+    show_result(f"Changed stream {name}.", document, as_json=json)
 
 
 @command(
