@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VALUES = {
     *("errors", "err_codes", "nats_py_names", "retries", "validation", "timestamps", "years"),
     *("subjects", "nearest", "own_python", "reserved_names", "kv_rules", "letter_rules", "files"),
-    *("payload_bytes", "version"),
+    *("payload_bytes", "version", "masking"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {

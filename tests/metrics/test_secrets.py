@@ -107,5 +107,9 @@ def probed(options: dict[str, str]) -> str:
     one = _QueryState(query, QueryProgress(), [parse_options(options)], None, nothing, 0.0)
     one.refresh()
     metrics._followed["q"] = one
-    with serving("127.0.0.1:0", Health(metrics.not_ready)) as port, metrics.exporting():
-        return answered(port, "/readyz")[1] + answered(port, "/metrics")[1]
+    health = Health(metrics.not_ready)
+    with (
+        serving("127.0.0.1:0", health, queries=metrics.documents) as port,
+        metrics.exporting(),
+    ):
+        return "".join(answered(port, path)[1] for path in ("/readyz", "/metrics", "/live.json"))

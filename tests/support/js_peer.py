@@ -31,15 +31,22 @@ def cache() -> Path:
 
 def install() -> Path | str:
     """The folder that holds the client; a sentence when it cannot be had here."""
+    return install_packages(
+        f"nats-io-{_MAJOR}", {f"@nats-io/{name}": version for name, version in PACKAGES.items()}
+    )
+
+
+def install_packages(name: str, versions: dict[str, str]) -> Path | str:
+    """The folder of this name in the cache, with these packages; a sentence without them."""
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
-    folder = cache() / f"nats-io-{_MAJOR}"
-    there = folder / "node_modules" / "@nats-io"
-    if all((there / name / "package.json").is_file() for name in PACKAGES):
+    folder = cache() / name
+    modules = folder / "node_modules"
+    if all((modules / package / "package.json").is_file() for package in versions):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    packages = [f"@nats-io/{name}@{version}" for name, version in PACKAGES.items()]
+    packages = [f"{package}@{version}" for package, version in versions.items()]
     command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
     try:
         subprocess.run(

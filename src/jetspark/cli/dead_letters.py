@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from cyclopts import Parameter
 import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.app import command, group
+from jetspark.cli.command_line import show_command
 from jetspark.cli.flags import JsonFlag, JsonOption, MetricsOption, Repeated, Switch, check_replicas
 from jetspark.cli.formatting import format_count, format_time
 from jetspark.cli.listings import show_list, show_result
@@ -214,7 +216,8 @@ def _serving_metrics(
         yield metric
 
     health = Health(lambda: [] if nc.is_connected else ["there is no link to a server"])
-    with serving(address, health), collected(collect):
+    command = show_command(sys.argv[1:])
+    with serving(address, health, command=command), collected(collect):
         yield
 
 

@@ -39,8 +39,8 @@ Duration: TypeAlias = Annotated[float | None, Parameter(converter=convert_durati
 MetricsOption: TypeAlias = Annotated[
     str | None,
     Parameter(
-        help="Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on "
-        ":PORT of all addresses of this machine."
+        help="Serve a page with live figures, Prometheus metrics (/metrics) and the probes "
+        "/healthz and /readyz on HOST:PORT, or on :PORT of all addresses of this machine."
     ),
 ]
 

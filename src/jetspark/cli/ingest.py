@@ -179,11 +179,11 @@ def ingest(
     check_source(dict(job.reading), is_new=job.is_new)
     watch = Watch(outcome, metrics=metrics)
     watch.connections = [job.source.connection]
+    watch.sinks = {job.to: job.table}
     if run.lineage:
         from jetspark.cli.lineage import lineage_of
 
-        tables = {job.to: job.table}
-        watch.lineage = lineage_of(f"ingest {job.to}", [job.source], tables, run.follow)
+        watch.lineage = lineage_of(f"ingest {job.to}", [job.source], watch.sinks, run.follow)
     job.check_preconditions()
     removed = 0
     # Spark is started if there is something to read. OpenLineage gets events of every run.

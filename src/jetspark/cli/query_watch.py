@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from jetspark.cli.command_line import show_command
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.formatting import format_count
 from jetspark.cli.losses import Losses
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from jetspark.connection.options import ConnectOptions
     from jetspark.spark.queries.metrics import QueryMetrics
     from jetspark.spark.queries.progress import QueryProgress
+    from jetspark.spark.stream_sink.options import SinkOptions
+    from jetspark.spark.table_sink.options import LakehouseOptions
 
 _POLL_SECONDS = 0.2
 _ACTIONS_INTERVAL = 60.0
@@ -57,6 +61,8 @@ class Watch:
         """With --lineage: makes a context that sends OpenLineage events around the queries."""
         self.connections: Collection[ConnectOptions] = ()
         """Connections whose loss is logged."""
+        self.sinks: Mapping[str, LakehouseOptions | SinkOptions | None] = {}
+        """Where each query writes, for the page of --metrics."""
         self.losses = Losses()
         self.stopped: StopRequested | None = None
         """The signal that ended `until_stopped`."""
@@ -229,8 +235,11 @@ class Watch:
     def _export_metrics(self, name: str) -> None:
         """Serve the metrics of a query that has just been started, if --metrics is given."""
         if self._metrics is not None:
-            watched = self._queries[name]
-            self._metrics.follow(name, watched.query, watched.progress)
+            from jetspark.spark.table_sink.options import LakehouseOptions
+
+            watched, sink = self._queries[name], self.sinks.get(name)
+            tables = sink if isinstance(sink, LakehouseOptions) else None
+            self._metrics.follow(name, watched.query, watched.progress, tables)
 
     def _run_actions(self, actions: Collection[Callable[[], None]]) -> None:
         """Run the periodic actions if a minute has passed, or more if they take long."""
@@ -299,7 +308,7 @@ def serving_metrics(
     with signals_held():
         from jetspark.spark.queries.metrics import served
 
-    return served(address, alive, lost)
+    return served(address, alive, lost, show_command(sys.argv[1:]))
 
 
 def notify_ready() -> None:

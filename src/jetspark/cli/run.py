@@ -118,12 +118,12 @@ def _configure_watch(watch: Watch, pipeline: PipelineFile, *, lineage: bool) -> 
     tables: list[Any] = [*pipeline.sources.values(), *pipeline.sinks.values()]
     connections = (getattr(table.parsed, "connection", None) for table in tables)
     watch.connections = set(filter(None, connections))
+    watch.sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
     if lineage:
         from jetspark.cli.lineage import lineage_of
 
         streams = [source.parsed for source in pipeline.sources.values()]
-        sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
-        watch.lineage = lineage_of(pipeline.name, streams, sinks, pipeline.follow)
+        watch.lineage = lineage_of(pipeline.name, streams, watch.sinks, pipeline.follow)
 
 
 def _report(

@@ -16,7 +16,7 @@ from jetspark.cli import scopes
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, escape_to_line
 from jetspark.cli.flags import JsonOption, Repeated, Switch
-from jetspark.cli.formatting import format_count, format_size
+from jetspark.cli.formatting import format_count, format_size, format_time
 from jetspark.cli.ingest import NO_TARGET, TargetFlags
 from jetspark.cli.listings import show_result
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
@@ -83,6 +83,9 @@ def info(
         "format": table_facts.format,
         "location": table_facts.location,
         "version" if table_facts.format == "delta" else "snapshots": f"{table_facts.version:,}",
+        "last commit": "unknown"
+        if table_facts.committed is None
+        else format_time(table_facts.committed),
         "rows": "unknown" if table_facts.rows is None else f"{table_facts.rows:,}",
         "files": f"{table_facts.files:,}",
         "size": format_size(table_facts.bytes),

@@ -22,6 +22,7 @@ from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.documents.streams import StreamConfig
 from jetspark.err_codes import NOT_ENABLED, REQUIRED_API_LEVEL
+from jetspark.masking import MASK, is_secret_name, mask_users
 from jetspark.nearest import did_you_mean
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo, decode_document, encode_document
@@ -33,16 +34,13 @@ from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answ
 # Values of fields whose name suggests a secret, at any depth, and the user part of URLs are masked.
 # Bytes that are not a JSON object are only counted.
 
-MASK: Final = "***"
 MAX_TRACED_CHARS: Final = 2000
 """Characters shown of a request or answer."""
 
 tracer = logging.getLogger("jetspark.trace")
 
 _MESSAGE = frozenset({"data", "hdrs"})
-_SECRET = re.compile(r"pass|token|secret|seed|nkey|jwt|creds|auth|sig$|api_?key|private", re.I)
 _UNKNOWN = re.compile(r'unknown field "(.+)"')  # of Go's JSON
-_IN_URL = re.compile(r"(?<=://)[^\s/@\"]+(?=@)")
 
 
 def describe_payload(payload: bytes) -> str:
@@ -69,13 +67,13 @@ def _masked(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         return {
             key: MASK
-            if (name == "message" and key in _MESSAGE) or _SECRET.search(key)
+            if (name == "message" and key in _MESSAGE) or is_secret_name(key)
             else _masked(item, key)
             for key, item in value.items()
         }
     if isinstance(value, list):
         return [_masked(item, name) for item in value]
-    return _IN_URL.sub(MASK, value) if isinstance(value, str) else value
+    return mask_users(value) if isinstance(value, str) else value
 
 
 _REQUIRED_LEVEL: Final = "Nats-Required-Api-Level"

@@ -1,7 +1,8 @@
-"""One port for Prometheus (`/metrics`) and for probes (`/healthz`, `/readyz`).
+"""One port for Prometheus (`/metrics`), for probes (`/healthz`, `/readyz`) and for people (`/`).
 
 The metrics are those of prometheus-client's registry, so a program's own are among them. A probe's
-answer is JSON with the reasons: code 200 if there are none, else 503.
+answer is JSON with the reasons: code 200 if there are none, else 503. The page for people is that
+of `live_page`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from jetspark.metrics.live_page import LivePage, Queries, page_headers, page_html
 from jetspark.metrics.names import BUCKETS, Metric, MetricType
 
 logger = logging.getLogger("jetspark.metrics")
@@ -163,24 +165,67 @@ class _Quiet(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(address: str, health: Health = Health()) -> Iterator[int]:
-    """Serve metrics and probes during the block; yields the port.
+def serving(
+    address: str, health: Health = Health(), *, command: str = "", queries: Queries = list
+) -> Iterator[int]:
+    """Serve metrics, probes and the page for people during the block; yields the port.
 
     `address`: HOST:PORT, or :PORT for all addresses of this machine; the system chooses port 0.
+    `command`: the command line, without secrets, and `queries`: the queries' figures, for the page.
 
     Raises ConfigError for an invalid address, or one that cannot be used.
     """
-    server = _make_server(address, health)
+    page = LivePage(command, queries)
+    server = _make_server(address, _Site(health, page))
     thread = threading.Thread(target=server.serve_forever, name="jetspark-metrics", daemon=True)
     thread.start()
     try:
-        yield server.server_port
+        with page.gathering_warnings():
+            yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
 
 
-def _make_server(address: str, health: Health) -> WSGIServer:
+class _Site:
+    """Answers requests by their path."""
+
+    def __init__(self, health: Health, page: LivePage) -> None:
+        self._health = health
+        self._page = page
+        self._metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """A WSGI application."""
+        health = self._health
+        match environ["PATH_INFO"]:
+            case "/metrics":
+                return self._metrics(environ, start_response)
+            case "/healthz":
+                return _probe(health.alive(), start_response)
+            case "/readyz":
+                return _probe(health.ready(), start_response)
+            case "/":
+                start_response("200 OK", [*page_headers()])
+                return [page_html()]
+            case "/live.json":
+                start_response("200 OK", [*_JSON])
+                return [self._page.document(health.ready(), health.alive())]
+        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"There are /, /metrics, /healthz and /readyz.\n"]
+
+
+_JSON: Final = (("Content-Type", "application/json"), ("X-Content-Type-Options", "nosniff"))
+"""A server adds headers to the list that it gets, so each answer has a list of its own."""
+
+
+def _probe(reasons: list[str], start_response: Any) -> Iterable[bytes]:
+    """The answer to a probe: whether there is no reason against."""
+    start_response("503 Service Unavailable" if reasons else "200 OK", [*_JSON])
+    return [json.dumps({"ok": not reasons, "reasons": reasons}).encode() + b"\n"]
+
+
+def _make_server(address: str, site: _Site) -> WSGIServer:
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match[2]) > 65535:
         raise ConfigError(
@@ -189,19 +234,8 @@ def _make_server(address: str, health: Health) -> WSGIServer:
         )
     host = match[1].strip("[]")
     kind = _IPv6HTTPServer if ":" in host else _HTTPServer
-    metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
-
-    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
-        if path not in ("/healthz", "/readyz"):
-            return metrics(environ, start_response)
-        reasons = health.alive() if path == "/healthz" else health.ready()
-        status = "503 Service Unavailable" if reasons else "200 OK"
-        start_response(status, [("Content-Type", "application/json")])
-        return [json.dumps({"ok": not reasons, "reasons": reasons}).encode() + b"\n"]
-
     try:
-        return make_server(host, int(match[2]), app, kind, _Quiet)
+        return make_server(host, int(match[2]), site, kind, _Quiet)
     except OSError as error:
         reason = error.strerror or error
         raise ConfigError(f"Metrics cannot be served on {address}: {reason}.") from None

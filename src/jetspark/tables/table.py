@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -51,6 +51,8 @@ class TableFacts(msgspec.Struct, frozen=True):
     location: str
     version: int
     """Delta: its version; Iceberg: how many snapshots are kept."""
+    committed: datetime | None
+    """When the newest version was committed; None if the table does not tell."""
     rows: int | None
     """None if only reading the table would show it."""
     files: int
@@ -219,6 +221,16 @@ class Table(Protocol):
         """Remove the files that no version younger than the retention refers to, and expire older
         versions. `dry_run`: only returns the paths. Raises ConfigError for a retention that is too
         short, and for a table with features that make it unknown which files it needs."""
+
+
+def commit_time(milliseconds: object) -> datetime | None:
+    """The time of a commit from a table's metadata; None if that has none, or an impossible one."""
+    if not isinstance(milliseconds, int):
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def describe_columns(schema: pa.Schema) -> list[tuple[str, str]]:

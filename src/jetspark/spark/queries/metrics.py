@@ -31,6 +31,7 @@ from jetspark.metrics.endpoint import Durations, Health, collected, family, serv
 from jetspark.ranges.fixed_range import tail
 from jetspark.spark.checkpoints import finished_offsets
 from jetspark.spark.local_folders import local_path
+from jetspark.spark.queries.live_queries import History, LiveTables, batches_document
 from jetspark.spark.queries.progress import QueryProgress, parse_streams
 from jetspark.spark.queries.rows_in_progress import RowsInProgress, iterate_scala
 from jetspark.spark.queries.start import sources_in
@@ -41,6 +42,8 @@ from jetspark.timestamps import parse_isotime
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from jetspark.spark.table_sink.options import LakehouseOptions
 
 logger = logging.getLogger("jetspark.metrics")
 
@@ -75,6 +78,7 @@ class _QueryState:
     rows_in_progress: RowsInProgress
     interval: float
     """Seconds from one batch to the next, by its trigger."""
+    tables: LiveTables = field(default_factory=LiveTables)
     restarts: int = 0
     positions: dict[str, int] = field(default_factory=dict)
     """By stream, the next sequence that the query will read."""
@@ -87,8 +91,11 @@ class _QueryState:
     """
     unreachable: str = ""
     """Why a server cannot be asked; empty if it can."""
-    totals: Totals | None = None
+    servers: list[dict[str, Any]] = field(default_factory=list)
+    """The server of each source, for the page."""
+    ledger: TableLedger | None = None
     """What the query has written since it began; None if its checkpoint is on another machine."""
+    history: History = field(default_factory=History)
     durations: Durations = field(default_factory=Durations)
     last_batch_seconds: float = 0.0
     is_active: bool = True
@@ -106,18 +113,47 @@ class _QueryState:
         for self.last_batch_seconds in durations:  # after the loop: that of the last batch
             self.durations.add(self.last_batch_seconds)
         self.read_checkpoint()
+        servers = []
         for source in self.sources:
             try:
                 with pool.link(source.connection) as link:
+                    info = link.info
+                    server = {"url": link.server, "name": info.server_name, "version": info.version}
                     self._refresh_streams(StreamAPI(link, _CALL_TIMEOUT), source)
                 self.unreachable = ""
             except (JetsparkError, OSError) as error:
                 self.unreachable = str(error)
+                urls = ", ".join(map(str, source.connection.urls()))
+                server = {"url": urls, "problem": self.unreachable}
+            if server not in servers:
+                servers.append(server)
+        self.servers = servers
         # During the first batch, which may be long, the rows that it has read count as progress.
         progress = self.positions, self.progress.batches or self.rows_in_progress.count()
         has_nothing_to_read = bool(self.positions) and not any(self.lag().values())
         if progress != self.last_progress or has_nothing_to_read:
             self.last_progress, self.progressed_at = progress, time.monotonic()
+        self.history.add(self.written.rows, max(self.lag_seconds().values(), default=None))
+
+    @property
+    def totals(self) -> Totals | None:
+        """What the query has written since it began, from its ledger."""
+        return None if self.ledger is None else self.ledger.totals
+
+    @property
+    def written(self) -> Totals | QueryProgress:
+        """The totals, or those since this process began."""
+        return self.totals or self.progress
+
+    def lag_seconds(self) -> dict[str, float]:
+        """By stream, how old its first unread message is."""
+        # When that was stored, as a server last told, but not before a message that was read since.
+        time_ns = time.time_ns()
+        oldest, since = self.oldest.copy(), self.unread_since
+        return {
+            name: max(0, time_ns - max(oldest.get(name, time_ns), since.get(name, 0))) / 1e9
+            for name in self.lag()
+        }
 
     def lag(self) -> dict[str, int]:
         """By stream, the number of sequences that the query has not read yet."""
@@ -136,7 +172,7 @@ class _QueryState:
         if self.folder is None or (finished := finished_offsets(self.folder)) is None:
             self.positions = dict(self.progress.ends)
             return
-        self.totals = TableLedger(self.folder, str(self.query.id)).totals
+        self.ledger = TableLedger(self.folder, str(self.query.id))
         streams = {
             name: offset for text in finished.texts for name, offset in parse_streams(text).items()
         }
@@ -195,16 +231,13 @@ class _QueryState:
 
     def samples(self, name: str) -> Iterator[_Sample]:
         """Yield the query's values of all metrics but the durations; `name`: its label."""
-        time_ns = time.time_ns()
         for stream, position in self.positions.items():
             yield _Sample(metrics.POSITION, (name, stream), position - 1)  # the last one read
         for stream, lag in self.lag().items():
             yield _Sample(metrics.LAG, (name, stream), lag)
-            # When the first unread message was stored, as a server last told, but not before a
-            # message that was read since.
-            since = max(self.oldest.get(stream, time_ns), self.unread_since.get(stream, 0))
-            yield _Sample(metrics.LAG_TIME, (name, stream), max(0, time_ns - since) / 1e9)
-        written = self.progress if self.totals is None else self.totals
+        for stream, seconds in self.lag_seconds().items():
+            yield _Sample(metrics.LAG_TIME, (name, stream), seconds)
+        written = self.written
         values: dict[metrics.Metric, float] = {
             metrics.ACTIVE: self.is_active,
             metrics.REACHABLE: not self.unreachable,
@@ -212,15 +245,42 @@ class _QueryState:
             metrics.ROWS: written.rows,
             metrics.QUARANTINED: written.quarantined,
         }
-        if self.totals is not None:
+        if (totals := self.totals) is not None:
             values |= {
-                metrics.FILES: self.totals.files,
-                metrics.FILE_BYTES: self.totals.bytes,
-                metrics.COMMITS: self.totals.commits,
-                metrics.RETRIES: self.totals.retries,
+                metrics.FILES: totals.files,
+                metrics.FILE_BYTES: totals.bytes,
+                metrics.COMMITS: totals.commits,
+                metrics.RETRIES: totals.retries,
             }
         for metric, value in values.items():
             yield _Sample(metric, (name,), float(value))
+
+    def document(self, name: str) -> dict[str, Any]:
+        """What the page shows of the query; `name`: its label."""
+        self.read_checkpoint()
+        lag, lag_seconds = self.lag(), self.lag_seconds()
+        return {
+            "name": name,
+            "rows": self.written.rows,
+            "quarantined": self.written.quarantined,
+            "restarts": self.restarts,
+            "lag": sum(lag.values()) if lag else None,
+            "lag_seconds": max(lag_seconds.values(), default=None),
+            "not_ready": [*self.not_ready()],
+            "streams": [
+                {
+                    "stream": stream,
+                    "position": position - 1,
+                    "lag": lag.get(stream),
+                    "lag_seconds": lag_seconds.get(stream),
+                }
+                for stream, position in self.positions.items()
+            ],
+            "servers": self.servers,
+            "history": self.history.document(),
+            "batches": batches_document(self.progress, self.ledger),
+            **self.tables.document(self.ledger),
+        }
 
 
 @dataclass
@@ -253,11 +313,18 @@ class QueryMetrics:
         self._refresh_wanted, self._refreshed, self._stop = (threading.Event() for _ in range(3))
         self._fresh_until = 0.0
 
-    def follow(self, name: str, query: StreamingQuery, progress: QueryProgress) -> None:
+    def follow(
+        self,
+        name: str,
+        query: StreamingQuery,
+        progress: QueryProgress,
+        sink: LakehouseOptions | None = None,
+    ) -> None:
         """Follow a query from now on: report its metrics and its health under this name.
 
         It replaces an earlier query of the name, which has ended and counts as restarted.
-        `progress`: totals of the query, which the caller updates.
+        `progress`: totals of the query, which the caller updates. `sink`: the tables that it
+        writes, for the page.
         """
         execution: Any = query._jsq.streamingQuery()
         interval = re.search(r"\((\d+)\)", execution.trigger().toString())  # ProcessingTime…(5000)
@@ -268,10 +335,11 @@ class QueryMetrics:
             folder=local_path(execution.resolvedCheckpointRoot()),
             rows_in_progress=RowsInProgress(query),
             interval=0.0 if interval is None else int(interval[1]) / 1000,
+            tables=LiveTables(sink),
         )
         if (before := self._followed.get(name)) is not None:
             state.restarts = before.restarts + 1
-            state.durations = before.durations
+            state.durations, state.history = before.durations, before.history
         self._followed[name] = state
         self._session = query._jsq.sparkSession()
 
@@ -372,6 +440,11 @@ class QueryMetrics:
             for reason in state.not_ready()
         ]
 
+    def documents(self) -> list[dict[str, Any]]:
+        """What the page for people shows of each query."""
+        self._refresh_if_stale()
+        return [state.document(name) for name, state in list(self._followed.items())]
+
     # -- for Prometheus ----------------------------------------------------------------------
 
     def _collect(self) -> Iterator[Family]:
@@ -406,13 +479,18 @@ def served(
     address: str,
     alive: Callable[[], list[str]] = list,
     lost: Callable[[], Mapping[str, int]] = dict,
+    command: str = "",
 ) -> Iterator[QueryMetrics]:
-    """Serve metrics of queries over HTTP in the block, and probes of their health.
+    """Serve metrics of queries over HTTP in the block, probes of their health, and the page.
 
     `address`: see `metrics.endpoint.serving`; `alive`: returns reasons why the program is not
-    alive; `lost`: returns by stream how many messages were lost. Yields the metrics, which the
-    caller tells what to follow.
+    alive; `lost`: returns by stream how many messages were lost; `command`: the command line,
+    without secrets. Yields the metrics, which the caller tells what to follow.
     """
     figures = QueryMetrics(lost)
-    with serving(address, Health(figures.not_ready, alive)), figures.exporting():
+    health = Health(figures.not_ready, alive)
+    with (
+        serving(address, health, command=command, queries=figures.documents),
+        figures.exporting(),
+    ):
         yield figures

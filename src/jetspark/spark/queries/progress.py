@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,9 +16,12 @@ from typing import Any, NamedTuple
 from pyspark.sql.streaming import listener
 from pyspark.sql.streaming.query import StreamingQuery
 
+from jetspark.timestamps import parse_isotime
+
 logger = logging.getLogger("jetspark.spark")
 
 _MAX_DURATIONS = 1000
+_MAX_RECENT = 20
 
 
 def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
@@ -88,6 +92,17 @@ def parse_streams(offset: Any) -> dict[str, Any]:
     return dict(offset["streams"]) if isinstance(offset, dict) and "streams" in offset else {}
 
 
+class FinishedBatch(NamedTuple):
+    """One micro-batch with rows, from Spark's report."""
+
+    batch: int
+    at: float
+    """When it began, in seconds since 1970."""
+    seconds: float
+    rows: int
+    quarantined: int
+
+
 @dataclass(slots=True)
 class QueryProgress:
     """Totals of a running query, added up from Spark's progress reports at each `update`."""
@@ -106,6 +121,8 @@ class QueryProgress:
     """Batches with rows."""
     durations: list[float] = field(default_factory=list)
     """Durations of the last batches, in seconds. The reader removes them."""
+    recent: deque[FinishedBatch] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
+    """The last batches, oldest first."""
     ends: dict[str, int] = field(default_factory=dict)
     """The next sequence of each stream after the last batch."""
     _last_batch: int = -1
@@ -127,7 +144,12 @@ class QueryProgress:
             self.quarantined += figures.quarantined
             self.left_out += figures.left_out
             self.rows_per_second = figures.rows_per_second
-            self.durations.append(report.get("durationMs", {}).get("triggerExecution", 0) / 1000)
+            seconds = report.get("durationMs", {}).get("triggerExecution", 0) / 1000
+            self.durations.append(seconds)
+            began = parse_isotime(report["timestamp"]) / 1e9
+            self.recent.append(
+                FinishedBatch(report["batchId"], began, seconds, figures.rows, figures.quarantined)
+            )
             del self.durations[:-_MAX_DURATIONS]
             for source in report["sources"]:
                 streams = parse_streams(source["endOffset"])

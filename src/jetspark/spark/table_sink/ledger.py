@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -38,6 +39,7 @@ _PENDING_FILE = ".jetspark.batch"
 FOLDER_BESIDE_TABLES = "_jetspark"
 """The folder of pending batches that are not in a checkpoint."""
 _PARQUET_COLUMN = "batch"
+_RECENT_BATCHES = 20
 NO_BATCH = -1
 """The number before the first batch."""
 
@@ -82,6 +84,16 @@ class Totals(msgspec.Struct):
         self.retries += retries
 
 
+class CommittedBatch(msgspec.Struct, frozen=True):
+    """Figures of one batch that a query has committed."""
+
+    batch: int
+    rows: int
+    quarantined: int
+    files: int
+    bytes: int
+
+
 class _LedgerContent(msgspec.Struct):
     """What the file of a table ledger has, as JSON."""
 
@@ -91,6 +103,8 @@ class _LedgerContent(msgspec.Struct):
     """The last batch of each table."""
     totals: Totals | None = None
     """None before the first batch."""
+    recent: list[CommittedBatch] = []
+    """The last batches that are counted, oldest first."""
 
 
 class TableLedger:
@@ -120,6 +134,16 @@ class TableLedger:
         """Rows, files and other figures of all batches so far; None if they are not known."""
         return self._content.totals
 
+    @property
+    def recent(self) -> list[CommittedBatch]:
+        """Figures of the last batches, oldest first."""
+        return self._content.recent
+
+    @property
+    def tables(self) -> dict[str, int]:
+        """The number of the query's last batch in each table that has got one."""
+        return self._content.tables
+
     def record_committed(
         self,
         batch: int,
@@ -136,11 +160,25 @@ class TableLedger:
         self._content.tables.update(dict.fromkeys(tables, batch))
         totals = self._content.totals = self._content.totals or Totals()
         if batch > totals.batch:  # another attempt may have recorded it already
+            before = copy(totals)
             totals.batch = batch
             totals.add(files, quarantine, retries)
+            self._content.recent.append(_difference(before, totals))
+            del self._content.recent[:-_RECENT_BATCHES]
         # A folder that does not exist here may be on a file system that only Spark knows.
         if self._path is not None and self._path.parent.is_dir():
             _replace_file(self._path, msgspec.json.encode(self._content))
+
+
+def _difference(before: Totals, after: Totals) -> CommittedBatch:
+    """The figures of the batch between two totals."""
+    return CommittedBatch(
+        after.batch,
+        after.rows - before.rows,
+        after.quarantined - before.quarantined,
+        after.files - before.files,
+        after.bytes - before.bytes,
+    )
 
 
 # -- the pending batch -----------------------------------------------------------------------------

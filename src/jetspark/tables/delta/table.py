@@ -46,6 +46,7 @@ from jetspark.tables.table import (
     TableName,
     TxnVersions,
     Vacuum,
+    commit_time,
     describe_columns,
     group_into_tasks,
 )
@@ -238,6 +239,7 @@ class OpenDelta(Table):
             format="delta",
             location=self.location,
             version=self.version,
+            committed=self._committed(),
             rows=None if None in row_counts or has_deleted_rows else sum(row_counts),
             files=files.num_rows,
             bytes=sum(files["size_bytes"].to_pylist()),
@@ -245,6 +247,11 @@ class OpenDelta(Table):
             partition_by=list(self.partition_by),
             properties=dict(self._configuration),
         )
+
+    def _committed(self) -> datetime | None:
+        """When the newest version was committed, by its entry in the log."""
+        commits = self._table.history(limit=1)
+        return commit_time(commits[0].get("timestamp")) if commits else None
 
     def _check_files_inside(self) -> None:
         """Raise ConfigError if the log names a file that is not in the table's folder, or is behind

@@ -45,6 +45,7 @@ from jetspark.tables.table import (
     TableName,
     TxnVersions,
     Vacuum,
+    commit_time,
     describe_columns,
     group_into_tasks,
 )
@@ -320,11 +321,13 @@ class OpenIceberg(Table):
         scan = self._table.scan()
         tasks = iceberg_scan.plan_files(scan)
         files = [task.file for task in tasks]
+        snapshot = self._table.current_snapshot()
         deleted = any(task.delete_files for task in tasks)  # only the rows themselves show it
         return TableFacts(
             format="iceberg",
             location=self.location,
             version=len(self._table.metadata.snapshots),
+            committed=None if snapshot is None else commit_time(snapshot.timestamp_ms),
             rows=scan.count() if deleted else sum(file.record_count for file in files),
             files=len(files),
             bytes=sum(file.file_size_in_bytes for file in files),
