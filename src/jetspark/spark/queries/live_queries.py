@@ -7,6 +7,7 @@ tables and the quarantine, which are read only when somebody looks, and every fe
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from jetspark.connection.locks import new_lock
 from jetspark.errors import JetsparkError
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.tables.formats import find_table
@@ -64,7 +64,10 @@ class History:
 
     def document(self) -> list[dict[str, Any]]:
         """The points for the page."""
-        return [point._asdict() for point in list(self.points)]
+        return [
+            {"at": point.at, "rows": point.rows, "lag_seconds": point.lag_seconds}
+            for point in list(self.points)
+        ]
 
 
 def batches_document(progress: QueryProgress, ledger: TableLedger | None) -> list[dict[str, Any]]:
@@ -92,7 +95,7 @@ class LiveTables:
     def __init__(self, sink: LakehouseOptions | None = None) -> None:
         """`sink`: where the query writes; None: nothing is known of it."""
         self._sink = sink
-        self._lock = new_lock()
+        self._lock = threading.Lock()
         self._shown: dict[str, Any] = {"tables": [], "more_tables": 0, "quarantine": None}
         self._fresh_until = 0.0
         self._quarantine_version: object = None
@@ -179,7 +182,8 @@ def _records(table: Table) -> Iterator[dict[str, Any]]:
 def _kind_of(record: dict[str, Any]) -> str:
     """A reason without the values in it, so that equal ones are counted together."""
     reason = _VALUES.sub("…", record["reason"] or "unknown")
-    return reason if record["column"] is None else f"{record['column']}: {reason}"
+    column = record["column"]
+    return reason if column is None or reason.startswith(column) else f"{column}: {reason}"
 
 
 def _describe(options: LakehouseOptions) -> dict[str, Any]:
