@@ -88,11 +88,16 @@ LAYERS: dict[str, set[str]] = {
     "tables": VALUES
     | {f"payloads.{file}" for file in ("exact", "field_names", "unknown_fields", "log_position")}
     | {"wire.documents"},
+    "tails": VALUES
+    | {"links", "ranges", "payloads", "tables", "connection.options"}
+    | {"wire.documents"},
     "spark": VALUES
-    | {"links", "ranges", "stream_writes", "payloads", "tables", "options", "connection.options"}
+    | {"links", "ranges", "stream_writes", "payloads", "tables", "tails", "options"}
+    | {"connection.options"}
     | {"wire.documents", "registry.lookup", "metrics.names", "metrics.endpoint"},
     "rows": VALUES
-    | {"links", "ranges", "payloads", "registry.lookup", "connection.options", "backup.folder"},
+    | {"links", "ranges", "payloads", "tails", "registry.lookup", "connection.options"}
+    | {"backup.folder"},
     "metrics": CORE,
     "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client", "rows", "metrics.observing"},
@@ -118,6 +123,7 @@ LIBRARIES: dict[str, set[str]] = {
     "ranges": {"pyarrow"},
     "stream_writes": {"pyarrow"},
     "tables": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
+    "tails": {"pyarrow"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas", "prometheus_client"},
     "traces": {"opentelemetry"},
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},

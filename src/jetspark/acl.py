@@ -236,6 +236,7 @@ class Roles:
         *,
         pattern: bool = False,
         sole_reader: bool = False,
+        trim: bool = False,
         interest_consumer: str | None = None,
         progress_consumer: str | None = None,
         quarantine: str | None = None,
@@ -244,12 +245,15 @@ class Roles:
 
         `pattern`: with the option streamPattern, which lists the names of all streams.
         `sole_reader`: with soleReader, which purges what it read from work queues and keeps other
-        consumers out with one of its own. `interest_consumer`, `progress_consumer`: with the option
-        of that name. `quarantine`: the stream for records that do not become rows.
+        consumers out with one of its own. `trim`: with trim, which purges what it read, and looks
+        for other readers in the lists of consumers and streams. `interest_consumer`,
+        `progress_consumer`: with the option of that name. `quarantine`: the stream for records that
+        do not become rows.
         """
-        if progress_consumer is not None and (sole_reader or interest_consumer is not None):
+        removes_by_reading = sole_reader or interest_consumer is not None
+        if removes_by_reading and (trim or progress_consumer is not None):
             raise ConfigError(
-                "A progress consumer is only for streams from which nothing is removed."
+                "trim and a progress consumer are for streams that keep what is read."
             )
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
@@ -266,6 +270,10 @@ class Roles:
                 allowed |= self._about(stream, claim, f"{interest_consumer}-claim")
             else:
                 allowed |= self.range_reader(stream)
+            if trim:
+                trimming = (js_api.STREAM_PURGE, js_api.MSG_GET, js_api.CONSUMER_LIST)
+                allowed |= self._about(stream, (*trimming, *claim), "jetspark-trim")
+                allowed |= self._requesting((self._api(js_api.STREAM_LIST),))
             if progress_consumer is not None:
                 check_name("consumer", progress_consumer)
                 allowed |= self._about(stream, _MOVED_CONSUMER, progress_consumer)

@@ -1,5 +1,7 @@
 """Read a stream, a bucket or a backup as Arrow, Polars, pandas or DuckDB: `jetspark.read`.
 
+A stream may be read together with the table that `jetspark ingest` has made of it (`tails`).
+
 Contract: `read` checks its arguments and connects to nothing. The first use of the result asks the
 stream's leader once; from then on the range is fixed, and each further use reads it again. It is
 read in the calling thread, without an event loop: in asyncio use `asyncio.to_thread`. Rows are
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from jetspark.payloads.schema import PayloadFormat, SchemaLookup
     from jetspark.ranges.read_plan import ReadPlan
     from jetspark.ranges.scan import Scan
+    from jetspark.tails.read_plan import TableReadPlan, TableScan
 
 _NOTEBOOK_ROWS = 10
 _MAX_NOTEBOOK_CHARS = 100
@@ -52,6 +55,9 @@ def read(
     /,
     *,
     bucket: str | None = None,
+    table: str | os.PathLike[str] | None = None,
+    table_format: Literal["delta", "iceberg"] | None = None,
+    storage: Mapping[str, str] | None = None,
     subjects: str | Iterable[str] = (),
     keys: str | Iterable[str] = (),
     history: bool = False,
@@ -85,6 +91,12 @@ def read(
     keys. `subjects`: only messages under one of these. Keys and subjects may have wildcards.
     `columns`: only these columns.
 
+    `table`: the table that `jetspark ingest` makes of the stream: a folder, a URI, or
+    catalog:namespace.table. The rows are those of the table's newest version, and those of the
+    messages that it does not have yet, each once, with the table's columns. The table says how
+    they are decoded; only a `registry` has to be named again. `table_format`: needed for a URI;
+    `storage`: options of its storage, {"AWS_REGION": "…"}.
+
     `start`, `end`: a sequence, a time (a datetime with a zone, or text), or how long ago (a
     timedelta, or text such as "2 hours"); from the first message stored then or later, to before
     the end. Default: all.
@@ -117,6 +129,17 @@ def read(
         ```
     """
     library("pyarrow", "'jetspark[arrow]'")
+    if table is not None:
+        _check_only_table(
+            stream=source, bucket=bucket, subjects=subjects, keys=keys, history=history,
+            json_schema=json_schema, decode=decode, schema=schema, schema_file=schema_file,
+            schema_name=schema_name, message=message, fields=fields, rename=rename,
+            unavailable_value=unavailable_value, start=start, end=end, backfill=backfill,
+            framing="" if framing == "none" else framing,
+            compression="" if compression == "header" else compression,
+        )  # fmt: skip
+    elif table_format is not None or storage:
+        raise ConfigError("table_format and storage go with table.")
     from jetspark.ranges.scan import Scan, parse_bound
 
     stream, backup = _stream_and_backup(source)
@@ -130,6 +153,9 @@ def read(
             if value is not None:
                 raise ConfigError(f"{name} is for servers; a backup is read without one.")
     options = None if backup is not None else make_options(servers, **connection)
+    lookup = None
+    if table is not None and registry is not None:
+        lookup, registry = _lookup(registry, options), None
     decoding = _make_decoding(
         decode,
         options,
@@ -157,7 +183,7 @@ def read(
         subjects=tuple(texts_of("subjects", subjects)),
         keys=tuple(texts_of("keys", keys)),
         history=history,
-        columns=tuple(texts_of("columns", columns)),
+        columns=() if table is not None else tuple(texts_of("columns", columns)),
         json_schema=json_schema,
         decoding=decoding,
         rename=rename or {},
@@ -167,7 +193,33 @@ def read(
         read_timeout=in_seconds(read_timeout),
         backfill=backfill,
     )
-    return Rows(scan, progress=progress)
+    if table is None:
+        return Rows(scan, progress=progress)
+    from jetspark.tails.read_plan import TableScan
+
+    return Rows(
+        TableScan(
+            scan,
+            table=os.fspath(table),
+            format=table_format,
+            storage={f"storage.{name}": value for name, value in (storage or {}).items()},
+            columns=tuple(texts_of("columns", columns)),
+            lookup=lookup,
+        ),
+        progress=progress,
+    )
+
+
+def _check_only_table(stream: object, **arguments: object) -> None:
+    """Raise ConfigError for an argument that does not go with `table`, or without a stream."""
+    if not isinstance(stream, str):
+        raise ConfigError("table goes with a stream: read('ORDERS', table='lake/orders').")
+    for name, value in arguments.items():
+        if value:
+            raise ConfigError(
+                f"{name} does not go with table: the rows are all that the table has and gets, as "
+                "its query makes them. Choose among them afterwards, or leave table out."
+            )
 
 
 def _stream_and_backup(source: str | os.PathLike[str] | None) -> tuple[str | None, str | None]:
@@ -197,10 +249,8 @@ def _make_decoding(
     """
     from jetspark.payloads.decoding import Decoding
 
-    if isinstance(registry := arguments["lookup"], str):
-        from jetspark.registry.lookup import schema_lookup
-
-        arguments["lookup"] = schema_lookup(registry, connection or make_options())
+    if arguments["lookup"] is not None:
+        arguments["lookup"] = _lookup(arguments["lookup"], connection)
     if decode is not None:
         return Decoding.make(decode, **arguments)
     del arguments["rename"]  # it may go with json_schema
@@ -211,6 +261,15 @@ def _make_decoding(
             f"{named('decode')}, the format."
         )
     return None
+
+
+def _lookup(registry: str | SchemaLookup, connection: ConnectOptions | None) -> SchemaLookup:
+    """The look-up of schemas in a registry, by its address or as it was given."""
+    if not isinstance(registry, str):
+        return registry
+    from jetspark.registry.lookup import schema_lookup
+
+    return schema_lookup(registry, connection or make_options())
 
 
 class Rows:
@@ -229,16 +288,17 @@ class Rows:
         ```
     """
 
-    def __init__(self, scan: Scan, *, progress: bool = False) -> None:
+    def __init__(self, scan: Scan | TableScan, *, progress: bool = False) -> None:
         self._scan = scan
         self._progress = progress
 
     @cached_property
-    def _plan(self) -> ReadPlan:
+    def _plan(self) -> ReadPlan | TableReadPlan:
         """The range and how it is read, fixed by the first use, which asks the server."""
         from jetspark.ranges.read_plan import plan_read
+        from jetspark.ranges.scan import Scan
 
-        return plan_read(self._scan)
+        return plan_read(self._scan) if isinstance(self._scan, Scan) else self._scan.plan()
 
     @property
     def schema(self) -> pyarrow.Schema:
@@ -320,7 +380,11 @@ class Rows:
         return reader.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
+        from jetspark.ranges.scan import Scan
+
         scan = self._scan
+        if not isinstance(scan, Scan):
+            return repr(scan)
         if scan.bucket is not None:
             return f"jetspark.read(bucket={scan.bucket!r})"
         if scan.backup is not None:

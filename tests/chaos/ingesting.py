@@ -41,6 +41,8 @@ from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
+from jetspark import read as jetspark_read
+from jetspark.errors import ConfigError, DataLossError
 from jetspark.letter_rules import SEQUENCE, SUBJECT
 from jetspark.server import NatsServer
 from jetspark.tables.formats import format_of
@@ -51,6 +53,7 @@ _LETTERS = "BAD"
 _LIVES = 2
 """Starts of the command that are killed."""
 _MOST_STARTS = 12
+_MOST_READS = 5
 _LOOK_EVERY = 0.01  # seconds
 _WITHIN = 240.0
 _BAD = (b"", b"{", b"\xff{", b'{"k": "x", "n": [2]}', b'{"n": 1} x')
@@ -78,6 +81,8 @@ class Sink:
     """So many of a database, which Debezium delivers with repeats."""
     history: bool = False
     """The table keeps all of them."""
+    trim: bool = False
+    """The stream forgets what the table has; both are read together after each kill."""
     codec: str = ""
     """Payloads are in avro, in protobuf, or nested JSON, and 1 of 1,000 is damaged."""
 
@@ -102,6 +107,8 @@ class Sink:
             found += ["--decode", "debezium", "--schema-file", str(schema), "--keys", "id"]
         if self.history:
             found.append("--history")
+        if self.trim:
+            found.append("--trim")
         if self.codec:
             schema = folder / ("row.proto" if self.codec == "protobuf" else "row.txt")
             schema.write_text(_SCHEMAS[self.codec])
@@ -308,6 +315,10 @@ class Scene:
         self.hits: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
         self._sink = sink
+        self.trimmed_reads = 0
+        """Reads that the command has overtaken."""
+        self.first = 1
+        """The first message that the stream has."""
         self.published = messages(run.rng, sink)
         with Admin(server.url) as admin:
             admin.create(STREAM, STREAM, f"{STREAM}.>")
@@ -341,6 +352,8 @@ class Scene:
                     self._strike(command, partial(self._kill_command, command.pid), "driver")
                 code, _, err = finish(command, _WITHIN)
             if code == 0:
+                if self._sink.trim:
+                    self._check_kept()
                 return
             if code != -signal.SIGKILL:
                 assert code == 1, (code, err)
@@ -376,6 +389,29 @@ class Scene:
         if with_server:
             time.sleep(self.rng.uniform(0, 0.7))
             self.server.start()
+        if self._sink.trim:
+            self._check_kept()
+
+    def _check_kept(self) -> None:
+        """Each message is a row of the table and its tail, once, whatever the stream has forgotten:
+        so nothing was removed that is not committed."""
+        with Admin(self.server.url) as admin:
+            self.first = admin.facts(STREAM).first_seq
+        table = self.folder / "t"
+        for attempt in range(_MOST_READS):
+            try:
+                rows = jetspark_read(STREAM, table=table, servers=self.server.url, columns=["seq"])
+                sequences = sorted(rows.to_arrow()["seq"].to_pylist())
+                break
+            except ConfigError:
+                if self.first > 1:
+                    raise
+                return  # the table has no batch yet
+            except DataLossError:  # it was trimmed after the plan; what is lost stays lost
+                self.trimmed_reads += 1
+                if attempt == _MOST_READS - 1:
+                    raise
+        assert sequences == list(range(1, len(self.published) + 1)), self.first
 
     def _commits(self) -> int:
         """Of all tables."""
@@ -424,6 +460,9 @@ def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcom
         found = scene.findings()
     hits = ", ".join(f"{count} {what}" for what, count in sorted(scene.hits.items()))
     ended = "; ".join(f"{count} × {said}" for said, count in scene.endings.items())
+    if sink.trim:
+        hits += f"; the stream begins at {scene.first} of {len(scene.published)}, "
+        hits += f"{scene.trimmed_reads} reads overtaken"
     note = "; ".join(filter(None, (hits, ended, found.examples)))
     return found.outcome(scene.hits.total(), len(scene.published), note=note)
 
@@ -461,8 +500,12 @@ _MANY: Kinds = {
     for format_ in ("delta", "iceberg")
 }
 """Of 10,000 keys, with some twenty kills."""
-KINDS = {**KINDS, **_MANY}
-COSTLY = tuple(_MANY)
+_TRIMMED: Kinds = {
+    f"trimmed, {format_}": partial(ingesting, sink=Sink(trim=True), format_=format_, lives=5)
+    for format_ in ("delta", "iceberg")
+}
+KINDS = {**KINDS, **_MANY, **_TRIMMED}
+COSTLY = (*_MANY, *_TRIMMED)
 
 
 def run(runs: int = 75, seed: int = 0, first: int = 0, only: str = "") -> Figures:

@@ -9,10 +9,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
+import pyarrow.fs as fs
 import pytest
 from tests.cli.conftest import Run
 from tests.conftest import MakeServer
+from tests.support.object_store import object_store
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
@@ -352,3 +355,39 @@ def test_sizes_and_limits_are_written_for_people() -> None:
     ]  # fmt: skip
     assert [format_limit(n) for n in (-1, 0, None, 1000)] == ["unlimited"] * 3 + ["1,000"]
     assert format_duration(None) == "unlimited"
+
+
+@pytest.mark.full
+def test_a_backup_goes_to_a_store_and_comes_back(
+    run: Run, admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    name = admin.stream(300)
+    with object_store("backups") as url:
+        uri = (
+            f"s3://key:s3cret@backups/of/{name}?endpoint_override={quote(url, safe='')}"
+            "&region=us-east-1"
+        )
+        shown = f"s3://backups/of/{name}"
+        code, out, err = run("stream", "backup", name, uri)
+        assert code == 0, err
+        assert f"in {shown}." in " ".join(out.split())
+        code, _, err = run("stream", "backup", name, uri)
+        assert (code, f"{shown} exists already" in " ".join(err.split())) == (1, True)
+        code, out, err = run("stream", "verify", uri, server="")
+        assert (code, "300 messages" in out) == (0, True), err
+        admin.call(f"STREAM.DELETE.{name}")
+        assert run("stream", "restore", uri)[0] == 0
+        assert admin.facts(name).messages == 300
+        system, path = fs.FileSystem.from_uri(uri)
+        with system.open_output_stream(f"{path}/stream.tar.s2") as archive:
+            archive.write(b"damaged")
+        admin.call(f"STREAM.DELETE.{name}")
+        code, _, err = run("stream", "restore", uri)
+        assert (code, name in admin.api.stream_names()) == (1, False)
+        assert "s3cret" not in err
+        for missing, server in (("restore", None), ("verify", "")):
+            code, _, err = run("stream", missing, uri.replace(name, "other"), server=server)
+            assert "is not a backup of a stream" in " ".join(err.split())
+    assert list(tmp_path.glob("jetspark-backup-*")) == []

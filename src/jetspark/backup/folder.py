@@ -74,8 +74,8 @@ def local_folder(folder: str | os.PathLike[str]) -> Path:
     path = uri[2].removeprefix("//")
     if uri[1].lower() != "file":
         raise ConfigError(
-            f"{redact_folder(text)} is not a folder of this machine: back up into one, or copy the "
-            "backup into one first."
+            f"{redact_folder(text)} is not a folder of this machine: use the commands `jetspark "
+            "stream backup` and `restore`, which copy it, or copy it yourself."
         )
     if not path.startswith("/") or "?" in path or "#" in path:
         raise ConfigError(

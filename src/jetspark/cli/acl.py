@@ -45,6 +45,7 @@ def acl(
     prepare_stream: Switch = False,
     pattern: Switch = False,
     sole_reader: Switch = False,
+    trim: Switch = False,
     interest_consumer: str | None = None,
     progress_consumer: str | None = None,
     quarantine: str | None = None,
@@ -89,6 +90,7 @@ def acl(
         prepare_stream: spark-sink: with exactly-once and prepareStream.
         pattern: spark-source: with streamPattern.
         sole_reader: spark-source: with soleReader, which removes messages from a work queue.
+        trim: spark-source: with trim, which removes from the stream what the table has.
         interest_consumer: spark-source: the value of the option interestConsumer.
         progress_consumer: spark-source: the value of the option progressConsumer.
         quarantine: spark-source: the stream of --quarantine stream:NAME.

@@ -189,6 +189,7 @@ def ingest(
     # Spark is started if there is something to read. OpenLineage gets events of every run.
     if run.follow or run.lineage or not job.has_nothing_new():
         removed = _run_query(job, stream, watch, spark, settings)
+    job.trim()
     _report(job, stream, watch, removed)
     if watch.stopped is None or run.follow:  # a signal is the normal end of --follow
         return None

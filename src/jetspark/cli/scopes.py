@@ -85,6 +85,7 @@ _NO_SOURCE_FLAGS = (
     *("stream", "streams", "stream_pattern", "bucket", "backup", "keys", "history"),
     *("present_values", "orders_by_seq", "available_now"),
     *(*STARTS, *ENDINGS),  # commands have --start and --end
+    *("table", "table_format"),
 )
 
 if TYPE_CHECKING:

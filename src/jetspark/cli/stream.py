@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.progress import DownloadColumn
 
 from jetspark.backup import verify_backup
-from jetspark.backup.folder import local_folder
+from jetspark.backup.folder import local_folder, redact_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.flags import (
@@ -28,6 +28,7 @@ from jetspark.cli.flags import (
     check_replicas,
     confirm,
 )
+from jetspark.cli.folders import temporary_folder
 from jetspark.cli.formatting import (
     format_count,
     format_duration,
@@ -36,7 +37,7 @@ from jetspark.cli.formatting import (
     format_time,
 )
 from jetspark.cli.listings import show_list, show_result, show_table
-from jetspark.cli.progress import progress_bar
+from jetspark.cli.progress import progress_bar, spinner
 from jetspark.cli.scopes import NO_SCHEMA, SchemaFlags, codec_of
 from jetspark.cli.server_flags import DEFAULT_SERVER, ServerFlags
 from jetspark.cli.show_message import show_stored
@@ -51,6 +52,7 @@ from jetspark.errors import (
     NameInUseError,
     StreamNotFoundError,
 )
+from jetspark.rows import library
 from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import StoredMsg, StreamInfo
     from jetspark.full_client import JetStream
 
+_TEMPORARY = "jetspark-backup-"
+"""Beginning of the names of temporary folders for backups that are in a store."""
 _COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
     "stream": lambda info: info.name,
     "messages": lambda info: f"{info.state.messages:,}",
@@ -439,24 +443,36 @@ def backup(
 ) -> None:
     """Back up a stream to a folder, with its messages, configuration and consumers.
 
-    The folder has the format of `nats stream backup`, and appears only when it is complete.
+    The folder has the format of `nats stream backup`, and appears only when it is complete. For a
+    URI, the backup is first made in the temporary folder of this machine, and then copied.
 
     Args:
         name: Name of the stream.
-        folder: New folder for the backup.
+        folder: New folder for the backup, or its URI (s3://bucket/folder, gs://…, hdfs://…).
         consumers: Include the consumers, with their positions.
         check: Have the server verify all messages first (servers 2.15 and newer always do).
     """
-    path = local_folder(folder)
 
-    async def save(js: JetStream) -> StreamBackup:
+    async def save(js: JetStream, path: Path) -> StreamBackup:
         """Back up the stream, with a progress bar on the terminal."""
         with _byte_progress_bar(f"saving {name}") as progress:
             return await js.backup_stream(
                 name, path, consumers=consumers, check=check, progress=progress
             )
 
-    _show_backup(connection.jetstream(save, stream=name), "Saved", json)
+    if not _is_in_store(folder):
+        path = local_folder(folder)
+        saved = connection.jetstream(lambda js: save(js, path), stream=name)
+        _show_backup(saved, folder, "Saved", json)
+        return
+    from jetspark.ranges.backup_store import check_free, upload
+
+    check_free(folder)
+    with temporary_folder(_TEMPORARY) as parent:
+        saved = connection.jetstream(lambda js: save(js, parent / "backup"), stream=name)
+        with spinner(f"copying to {redact_folder(folder)} …"):
+            upload(saved.folder, folder)
+    _show_backup(saved, folder, "Saved", json)
 
 
 @command(
@@ -478,16 +494,29 @@ def restore(
     Messages keep their sequences and times, consumers their positions. The stream must not exist.
 
     Args:
-        folder: A backup made by `jetspark stream backup` or `nats stream backup`.
+        folder: A backup made by `jetspark stream backup` or `nats stream backup`, or its URI.
         config: JSON file with options of the stream that replace the options in the backup.
         replicas: Number of replicas instead of the number in the backup.
     """
-    path = local_folder(folder)
     check_replicas(replicas)
+    with _on_this_machine(folder) as path:
+        _restore(path, folder, connection, config, replicas, json)
+
+
+def _restore(
+    path: Path,
+    name: str,
+    connection: ServerFlags,
+    config: Path | None,
+    replicas: int | None,
+    as_json: bool,
+) -> None:
+    """Restore a stream from the folder of a backup, and print it. `name`: what the user calls the
+    backup."""
 
     async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:
         """Restore the stream; or return it with a sentence if it has everything already."""
-        with _byte_progress_bar(f"restoring {path}") as progress:
+        with _byte_progress_bar(f"restoring {redact_folder(name)}") as progress:
             try:
                 restored = await js.restore_stream(
                     path, config, progress=progress, **given(num_replicas=replicas)
@@ -504,7 +533,7 @@ def restore(
         f"Restored stream {restored.name}: {format_count(state.messages, 'message')} "
         f"({format_size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
     )
-    show_result(sentence, to_wire(restored), as_json=json)
+    show_result(sentence, to_wire(restored), as_json=as_json)
 
 
 @command(stream, "jetspark stream verify backups/orders")
@@ -515,13 +544,40 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
     not an error.
 
     Args:
-        folder: A backup made by `jetspark stream backup` or `nats stream backup`.
+        folder: A backup made by `jetspark stream backup` or `nats stream backup`, or its URI.
     """
-    _show_backup(verify_backup(folder), "Complete", json)
+    with _on_this_machine(folder) as path:
+        _show_backup(verify_backup(path), folder, "Complete", json)
 
 
-def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
-    """Print what a stream's backup contains. `verb`: the sentence's beginning, such as "Saved"."""
+def _is_in_store(folder: str) -> bool:
+    """Whether a backup is in a store, which needs pyarrow. Raises ConfigError without it."""
+    if "://" not in folder:
+        return False
+    library("pyarrow", "'jetspark[arrow]'")
+    from jetspark.ranges.backup_store import is_in_store
+
+    return is_in_store(folder)
+
+
+@contextmanager
+def _on_this_machine(folder: str) -> Iterator[Path]:
+    """The folder of a backup, for the block; one in a store is copied into a temporary folder."""
+    if not _is_in_store(folder):
+        yield local_folder(folder)
+        return
+    from jetspark.ranges.backup_store import download
+
+    with temporary_folder(_TEMPORARY) as path:
+        with spinner(f"copying {redact_folder(folder)} …"):
+            download(folder, path)
+        yield path
+
+
+def _show_backup(saved: StreamBackup, folder: str, verb: str, as_json: bool) -> None:
+    """Print what a stream's backup contains. `folder`: what the user calls it; `verb`: the
+    sentence's beginning, such as "Saved"."""
+    place = redact_folder(folder) if _is_in_store(folder) else str(saved.folder)
     state = saved.state
     figures = f"{format_count(saved.messages, 'message')} ({format_size(state.bytes)})"
     if saved.removed:
@@ -532,11 +588,11 @@ def _show_backup(saved: StreamBackup, verb: str, as_json: bool) -> None:
         )
     sentence = (
         f"{verb}: stream {saved.stream}, {figures}, sequences {state.first_seq:,} to "
-        f"{state.last_seq:,}; {format_size(saved.size)} in {saved.folder}."
+        f"{state.last_seq:,}; {format_size(saved.size)} in {place}."
     )
     document = {
         "stream": saved.stream,
-        "folder": str(saved.folder),
+        "folder": place,
         "archive_bytes": saved.size,
         "messages": saved.messages,
         "removed": saved.removed,

@@ -1,11 +1,12 @@
-"""`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old files, and tries
-records of a quarantine again."""
+"""`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old rows and files, and
+tries records of a quarantine again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,7 @@ table = group(
     "table",
     "jetspark table info lake/orders",
     "jetspark table compact lake/orders",
+    "jetspark table expire lake/orders --older-than 90d",
     "jetspark table vacuum lake/orders --dry-run",
     _RETRY,
 )
@@ -159,6 +161,49 @@ def vacuum(
         lines.append(f"Kept, since it may not be this table's: {kept}")
     document = {"files": result.removed, "kept": result.unproven, "removed": not dry_run}
     show_result("\n".join(lines), document, as_json=json)
+
+
+@command(table, "jetspark table expire lake/orders --older-than 90d --column day")
+def expire(
+    location: str,
+    /,
+    *,
+    older_than: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    column: str = "timestamp",
+    options: TableFormatFlags = _FORMAT_OF_FOLDER,
+    json: JsonOption = False,
+) -> None:
+    """Remove the rows that are too old, even while queries write and read.
+
+    Files of which all rows are too old leave the table; of others the other rows are written anew.
+    Their bytes stay for readers of older versions until `vacuum` removes them.
+
+    Args:
+        location: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        older_than: Age of the rows to remove, such as 90d, 12h or 2w.
+        column: Timestamp or date that says how old a row is. Rows without a value stay.
+    """
+    from jetspark.tables.arguments import parse_duration
+    from jetspark.tables.expiry import expire as expire_rows
+
+    age = parse_duration("--older-than", older_than)
+    before = datetime.now(UTC) - age
+    with options.opened(location) as opened:
+        result = expire_rows(opened, column, before)
+    sentence = "No row is so old."
+    if result.removed:
+        rows = "Rows" if result.rows is None else format_count(result.rows, "row")
+        sentence = (
+            f"{rows} removed: {format_count(result.removed, 'file')} left the table, "
+            f"{result.rewritten:,} with other rows of these were written."
+        )
+    document = {
+        "before": before.isoformat(),
+        "rows": result.rows,
+        "removed": result.removed,
+        "rewritten": result.rewritten,
+    }
+    show_result(sentence, document, as_json=json)
 
 
 @command(table, _RETRY, "jetspark table retry lake/bad --pipeline shop.toml")

@@ -119,16 +119,29 @@ class StreamAPI:
 
     def stream_names(self) -> list[str]:
         """List the names of all streams of the account, page by page."""
-        names: list[str] = []
-        before: list[str] = []
+        return self._pages(js_api.STREAM_NAMES, "streams")
+
+    def stream_infos(self) -> list[dict[str, Any]]:
+        """List the configurations and states of all streams of the account, as the server sends
+        them."""
+        return self._pages(js_api.STREAM_LIST, "streams")
+
+    def consumers(self, stream: str) -> list[dict[str, Any]]:
+        """List the configurations and states of a stream's consumers, as the server sends them."""
+        return self._pages(js_api.CONSUMER_LIST, "consumers", stream=stream)
+
+    def _pages(self, call: js_api.Call, field: str, **names: str) -> list[Any]:
+        """All items of a list that the server sends in pages. `field`: of the answer."""
+        items: list[Any] = []
+        before: list[Any] = []
         while True:
-            answer = self.call(js_api.STREAM_NAMES, {"offset": len(names)})
-            page = answer.get("streams") or []
+            answer = self.call(call, {"offset": len(items)}, **names)
+            page = answer.get(field) or []
             if page == before:  # a server that counts wrong would send the last page for ever
-                return names
-            names += page
-            if len(names) >= answer.get("total", 0):
-                return names
+                return items
+            items += page
+            if len(items) >= answer.get("total", 0):
+                return items
             before = page
 
     def all_stream_names(self) -> list[str]:

@@ -28,6 +28,7 @@ Parsers: TypeAlias = Mapping[str, Parser[Any]]
 """The parser of each option, by the options' names in Python."""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
+_COUNT = re.compile(r"\d{1,15}")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _MAX_LONG = 2**63 - 1  # numbers go to Spark, which keeps them in a long
 _MAX_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hundred
@@ -103,6 +104,18 @@ def parse_duration(name: str, text: str) -> float:
     if seconds > _MAX_SECONDS:
         raise ConfigError(f"must be {_MAX_SECONDS:.0f} seconds at most", option=name, value=text)
     return seconds
+
+
+def parse_keep(text: str) -> int | float:
+    """Parse what to keep: a number of messages (int), or seconds (float). Raises ConfigError."""
+    text = text.strip().casefold()
+    if _COUNT.fullmatch(text):
+        return int(text)
+    if not text[-1:].isalpha() or _DURATION.fullmatch(text) is None:
+        raise ConfigError(
+            "must be a time such as 7d or 12h, or a number of messages", option="keep", value=text
+        )
+    return parse_duration("keep", text)
 
 
 def parse_bool(name: str, text: str) -> bool:

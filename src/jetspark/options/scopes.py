@@ -365,6 +365,20 @@ class SourceScope:
     sole_reader: bool = option(
         "Read a work queue, and remove the messages that the checkpoint covers.", False
     )
+    trim: bool = option(
+        "Streaming only: remove from the stream what the checkpoint, and so the table, has; not "
+        "what another consumer or a mirror has not read, and not with a second query that trims.",
+        False,
+    )
+    keep: str | None = option(
+        f"With {named('trim')}: how long messages are kept, such as 7d or 12h, or how many of the "
+        "newest."
+    )
+    trim_unread: bool = option(
+        f"With {named('trim')}: remove also what consumers, mirrors and sourcing streams may not "
+        "have read.",
+        False,
+    )
     interest_consumer: str | None = option(
         "Streaming only: read a stream with retention interest through a consumer of this name.",
         parse=_parse_consumer,
@@ -387,6 +401,12 @@ class SourceScope:
     backup: str | None = option(
         "Batch only: the folder of a stream's backup, in place of a stream and a server."
     )
+    table: str | None = option(
+        "Batch only: the table that ingest makes of the stream, a folder, a URI or "
+        "catalog:namespace.table; the rows are those of the table, and those of the messages that "
+        "it does not have yet, each once. Options storage.… are for its storage."
+    )
+    table_format: str | None = option("With a table at a URI: delta or iceberg.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from jetspark.errors import ConfigError
@@ -16,11 +17,13 @@ from jetspark.spark.source.backup_reader import JetStreamBackupReader
 from jetspark.spark.source.batch_reader import JetStreamBatchReader
 from jetspark.spark.source.options import SourceOptions, parse_options
 from jetspark.spark.source.stream_reader import JetStreamStreamReader
+from jetspark.spark.source.table_and_tail_reader import TableAndTailReader, open_source_table
 from jetspark.spark.stream_sink.options import SinkOptions, parse_sink_options
 from jetspark.spark.stream_sink.target import SinkTarget, prepare
 from jetspark.spark.stream_sink.writers import JetStreamBatchWriter, JetStreamStreamWriter
 from jetspark.spark.stream_sink.written_columns import check_written_columns
-from jetspark.spark.versions import of_arrow, stream_reader
+from jetspark.spark.versions import in_arrow, of_arrow, stream_reader
+from jetspark.tails.table_and_tail import table_columns
 
 SCHEMA = of_arrow(arrow.SCHEMA)
 """The rows of a stream."""
@@ -31,6 +34,9 @@ BUCKET_SCHEMA = of_arrow(arrow.BUCKET_SCHEMA)
 def source_schema(options: SourceOptions) -> StructType:
     """The columns of the rows that a source yields: those that its options select, in their order,
     then the decoded fields of payloads."""
+    if options.table is not None:
+        table = table_columns(open_source_table(options), options.columns)
+        return from_arrow_schema(table, prefer_timestamp_ntz=True)  # the default since Spark 4.2
     columns = arrow.schema_of(options.columns)
     decoder = options.decoder
     return of_arrow(columns if decoder is None else decoder.decoded_schema(columns))
@@ -73,11 +79,16 @@ class JetStreamDataSource(DataSource):
         return source_schema(self._parsed)
 
     @without_traceback
-    def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
-        """The reader of `spark.read`: of a backup if the options name one, else of the server."""
+    def reader(
+        self, schema: StructType
+    ) -> JetStreamBatchReader | JetStreamBackupReader | TableAndTailReader:
+        """The reader of `spark.read`: of a backup or a table if the options name one, else of the
+        server."""
         check_schema(schema, self.schema())
         if self._parsed.backup is not None:
             return JetStreamBackupReader(self._parsed)
+        if self._parsed.table is not None:
+            return TableAndTailReader(self._parsed, in_arrow(schema))
         return JetStreamBatchReader(self._parsed)
 
     @without_traceback

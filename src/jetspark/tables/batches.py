@@ -14,14 +14,15 @@ table does not have the commit.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from jetspark.errors import CommitConflict, TableError, switching
+from jetspark.tables.fingerprints import fingerprint
 from jetspark.tables.new_files import NewFile
+from jetspark.tables.stream_positions import Progress
 from jetspark.tables.table import Table, TableName, TxnVersions
 
 ADOPT_HINT = f"{switching('adopt', True)} for one run"
@@ -116,6 +117,7 @@ def commit_batch(
     adopt: bool = False,
     after: int | None = None,
     offsets: int | None = None,
+    progress: Progress | None = None,
     change: CommitAction = append,
 ) -> bool:
     """Add the files of a query's batch to a table in one commit, unless the table has this batch;
@@ -126,15 +128,22 @@ def commit_batch(
     with this name and another id has written, and whatever the table has lost. `after`: the earlier
     batch that the table has to have; by default the one before this one, since a query with one
     table commits empty batches, too. `offsets`: the fingerprint of what the batch has read, if it
-    is known. `change`: what the rows do to the table. Raises TableError if rows would be written
-    twice, if the table lacks earlier ones or has other rows as this batch, or if others commit
-    without a break; and ConfigError for a table that would forget the batch.
+    is known. `progress`: how far the batch has read its streams. `change`: what the rows do to the
+    table. Raises TableError if rows would be written twice, if the table lacks earlier ones or has
+    other rows as this batch, or if others commit without a break; and ConfigError for a table that
+    would forget the batch.
     """
+
+    def is_there() -> bool:
+        """Whether the table has the batch, at the version that was read."""
+        return has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets)
 
     def attempt() -> bool:
         """Commit the batch on top of the version that was read; False if the table has it."""
-        if has_batch(table, writer, batch, name=name, adopt=adopt, after=after, offsets=offsets):
+        if is_there():
             return False
+        if progress is not None and progress.store_recipe(table) and is_there():
+            return False  # another attempt was faster
         versions: dict[str, int | None] = {
             _key("batch", writer): batch,
             _key("version", writer): None,  # the table version that this commit creates
@@ -144,6 +153,8 @@ def commit_batch(
         # Without a known fingerprint, 0 replaces that of the batch before.
         if offsets is not None or table.txn_version(_key("offsets", writer)) is not None:
             versions[_key("offsets", writer)] = offsets or 0
+        if progress is not None:
+            versions |= progress.versions(table, writer)
         change(table, files, versions)
         return True
 
@@ -255,12 +266,6 @@ def _key(kind: Literal["batch", "version", "offsets", "query", "made"], writer_o
     | query | by the query's name, not its id: the fingerprint of its first id |
     """
     return f"jetspark.{kind}.{writer_or_name}"
-
-
-def fingerprint(text: str) -> int:
-    """A number that stands for a text: the first 56 bits of its SHA-256. Transaction versions, in
-    which a table remembers it, can only be integers."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
 
 
 def commit_with_retries(

@@ -91,7 +91,7 @@ class FileWriter:
         column, and for values of a derived column that differ from what is computed."""
         writable = self._tables[table]
         layout = writable.layout
-        fitting = _fit_to_layout(layout, batch)
+        fitting = fit_to_layout(layout, batch)
         for values, rows in _split_by_partition(fitting, layout.partition_by):
             key = (table, *values)
             if key not in self._files:
@@ -161,7 +161,7 @@ class _WritableTable:
         )
 
 
-def _fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
+def fit_to_layout(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with the columns and types of the table. A column that they lack is computed if it
     is derived (from other columns), and null otherwise. Raises ConfigError for a null in a required
     column, and for values of a derived column that differ from what is computed."""

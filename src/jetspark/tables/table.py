@@ -73,6 +73,18 @@ class Compaction:
 
 
 @dataclass(frozen=True)
+class Expiry:
+    """Result of removing rows that are too old."""
+
+    rows: int | None
+    """Rows that were removed; None if they left the table with their files, uncounted."""
+    removed: int
+    """Files that left the table; older versions refer to them until a vacuum."""
+    rewritten: int
+    """Files that were written, with the other rows of these."""
+
+
+@dataclass(frozen=True)
 class Vacuum:
     """Result of a vacuum: paths, below the table's location, of files that no version needs."""
 
@@ -216,6 +228,11 @@ class Table(Protocol):
 
     def compact(self, target_bytes: int) -> Compaction:
         """Merge small files into files of about this size."""
+
+    def delete_before(self, column: str, limit: pa.Scalar) -> Expiry:
+        """Remove the rows with a value below the limit in a column, in one commit; makes none if
+        there are no such rows. Raises CommitConflict if a file with such rows was changed
+        meanwhile, and ConfigError for a table with features that would not be kept."""
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         """Remove the files that no version younger than the retention refers to, and expire older

@@ -24,7 +24,7 @@ from jetspark.payloads.debezium_events import TIME
 from jetspark.payloads.tolerant import CORRUPT
 from jetspark.ranges.fixed_range import tail
 from jetspark.reserved_names import check_names
-from jetspark.spark.checkpoints import read_checkpoint
+from jetspark.spark.checkpoints import finished_offsets, read_checkpoint
 from jetspark.spark.failures import explain
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.pipelines import bucket_table
@@ -56,6 +56,7 @@ from jetspark.spark.source.payload_columns import (
 from jetspark.spark.source.positions import resolve_ends
 from jetspark.spark.source.source_streams import fetch_source_facts, leaders
 from jetspark.spark.source.stream_identity import find_older_copies
+from jetspark.spark.source.stream_reader import JetStreamStreamReader
 from jetspark.spark.table_sink.dead_letter_sink import with_connection
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
 from jetspark.spark.table_sink.options import (
@@ -264,7 +265,7 @@ class Ingest:
         removes what it has read. Raises as `fetch_source_facts`.
         """
         folder = local_path(self.checkpoint_location)
-        if folder is None or self._is_bucket or self.source.removes_read_messages:
+        if folder is None or self._is_bucket or self.source.reads_by_direct_gets:
             return False
         state = read_checkpoint(folder)
         if state.planned is None or state.planned != state.committed or is_in_use(folder):
@@ -285,6 +286,18 @@ class Ingest:
             return False
         # A run would report a stream that was replaced by an older copy, such as a backup.
         return not leaders(self.source).call(lambda api: find_older_copies(api, read))
+
+    def trim(self) -> None:
+        """Remove from the streams what the checkpoint has of the last batch, if `trim` says so:
+        Spark would only tell the source of it with the next one. Call it when no query runs. Does
+        nothing for a checkpoint that is not on this machine. Raises as `fetch_source_facts`."""
+        folder = local_path(self.checkpoint_location)
+        if folder is None or not self.source.trim:
+            return
+        finished = finished_offsets(folder)
+        if finished is not None and finished.is_committed:
+            offset = decode_document(finished.texts[0], "offset")
+            JetStreamStreamReader(self.source).commit(offset)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the streaming query that writes the stream into the table, and return it. Raises as

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from jetspark.errors import ConfigError, SchemaEvolved, TableError, named
-from jetspark.spark.pipelines.table_rows import RowBuilder, RowSpec, build_rows
+from jetspark.spark.pipelines.table_rows import RowSpec, build_rows
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.table_sink.options import LakehouseOptions
 from jetspark.spark.table_sink.schema_evolution import evolve_tables
@@ -32,6 +32,7 @@ from jetspark.tables.formats import find_table, open_table
 from jetspark.tables.new_files import NewFile, files_by_table
 from jetspark.tables.table import Table, TxnVersions
 from jetspark.tables.upserts import description_flags, read_description, remove_staged_files
+from jetspark.tails.row_recipe import RowBuilder
 
 _KEY: Final = ("stream", "seq", "timestamp")
 """Identifies a message, even in a stream that was deleted and recreated."""

@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError, named
 from jetspark.payloads.ddl import arrow_fields, check_fields
-from jetspark.payloads.decoder import REASON
 from jetspark.payloads.decoding import Decoding
-from jetspark.payloads.tolerant import Decoder, decode_in_parts
+from jetspark.payloads.tolerant import Decoder
 from jetspark.ranges.arrow import schema_of
-from jetspark.reserved_names import UNFRAMED_PAYLOAD, check_names
+from jetspark.reserved_names import check_names
 from jetspark.spark.source.options import SourceOptions
 from jetspark.spark.source.payload_columns import (
     check_only_schema,
@@ -32,10 +31,12 @@ from jetspark.spark.source.payload_columns import (
     with_json_options,
 )
 from jetspark.spark.table_sink.option_texts import parse_expressions
-from jetspark.spark.table_sink.options import LakehouseOptions, RoutedTable
+from jetspark.spark.table_sink.options import STOP, LakehouseOptions, RoutedTable
 from jetspark.spark.table_sink.schema_evolution import evolve_rows
 from jetspark.subjects import subject_matches
 from jetspark.tables.row_expressions import RowExpression
+from jetspark.tables.stream_positions import MAX_STREAMS
+from jetspark.tails.row_recipe import Rejected, RowBuilder, RowRecipe
 
 OTHER_FIELDS: Final = "other_fields"
 """The default column for the rescued data of payloads whose new fields become columns: some fields
@@ -109,6 +110,27 @@ class RowSpec:
         schemas = [builder.schema(columns) for builder in self.builders(source)]
         return [columns, *schemas] if self.tables else schemas
 
+    def recipe(self, source: SourceOptions, table: LakehouseOptions) -> RowRecipe | None:
+        """How messages become the rows of the table, for those who read the table together with
+        what its streams have beyond it. None where a message alone does not tell its rows: for a
+        bucket, for several tables, and for streams that are found by a pattern or are too many."""
+        is_told = source.bucket is None and table.has_one_table
+        if not is_told or not 0 < len(source.streams) <= MAX_STREAMS:
+            return None
+        if len(source.streams) > 1 and "stream" not in source.columns:
+            return None
+        rejected: Rejected = "row" if table.on_bad_record != STOP else "error"
+        return RowRecipe.of(
+            None if source.decoding is None else self._decoding(source.decoding),
+            {**self.derived, **table.partition_columns},
+            streams=tuple(sorted(source.streams)),
+            subjects=tuple(sorted(source.subjects)),
+            columns=source.columns,
+            framing=source.framing,
+            rejected=rejected if table.quarantine is None else "left out",
+            keys=table.keys or (),
+        )
+
     def dump(self) -> str:
         """Encode the schemas and derived columns as JSON, for an option that tasks get; `parse`
         reads it."""
@@ -170,38 +192,6 @@ def _need_unframed_payload(derived: Mapping[str, RowExpression]) -> bool:
     """Whether a derived column is computed from the whole payload, as the rescued data column is:
     then rows need the payload without compression and frame in a column."""
     return any(value.schema is not None for value in derived.values())
-
-
-@dataclass(frozen=True)
-class RowBuilder:
-    """Builds the rows of one table from messages, or from the entries of a bucket."""
-
-    decoder: Decoder | None
-    """The decoder of the payloads; None keeps them as they are."""
-    derived: Mapping[str, RowExpression] = field(default_factory=dict)
-
-    def schema(self, columns: pa.Schema) -> pa.Schema:
-        """The columns that the rows have if messages have these columns, without the hidden ones
-        that only tasks use."""
-        decoded = columns if self.decoder is None else self.decoder.decoded_schema(columns)
-        rows = self._with_derived(pa.RecordBatch.from_pylist([], decoded))
-        hidden = (REASON, UNFRAMED_PAYLOAD)
-        return pa.schema([column for column in rows.schema if column.name not in hidden])
-
-    def build(self, messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Turn messages into rows. Records that cannot be decoded are among them, with the reason
-        in further columns, to be rejected later. There are fewer rows than messages if a format has
-        messages that are no rows, such as heartbeats."""
-        if self.decoder is None:
-            yield self._with_derived(messages)
-        else:
-            yield from map(self._with_derived, decode_in_parts(self.decoder, [messages]))
-
-    def _with_derived(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Compute the derived columns, and append them to the rows."""
-        for name, value in self.derived.items():
-            rows = rows.append_column(name, value.of(rows))
-        return rows
 
 
 def build_rows(

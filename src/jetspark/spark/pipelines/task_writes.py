@@ -27,7 +27,7 @@ from jetspark.ranges.sequence_range import SequenceRange
 from jetspark.spark.data_source import JetStreamDataSource
 from jetspark.spark.failures import names_of_spark, without_traceback
 from jetspark.spark.pipelines.sequence_order import tables_ordered_by_seq
-from jetspark.spark.pipelines.table_rows import RowBuilder, RowSpec, build_rows
+from jetspark.spark.pipelines.table_rows import RowSpec, build_rows
 from jetspark.spark.queries.progress import WRITTEN_METRIC
 from jetspark.spark.queries.rows_in_progress import report_folder, reporting
 from jetspark.spark.sink_tasks import query_id
@@ -37,7 +37,12 @@ from jetspark.spark.source.payload_columns import with_json_options
 from jetspark.spark.source.stream_reader import JetStreamStreamReader
 from jetspark.spark.table_sink.data_sources import DeltaDataSource, IcebergDataSource
 from jetspark.spark.table_sink.option_texts import parse_lakehouse_options
-from jetspark.spark.table_sink.options import TASK_ROWS, TASK_SECRET, LakehouseOptions
+from jetspark.spark.table_sink.options import (
+    ROW_RECIPE,
+    TASK_ROWS,
+    TASK_SECRET,
+    LakehouseOptions,
+)
 from jetspark.spark.table_sink.table_preparation import check_fit, prepare_for_query
 from jetspark.spark.table_sink.target import Target
 from jetspark.spark.table_sink.task_files import TaskFiles
@@ -50,6 +55,8 @@ from jetspark.spark.table_sink.task_output import (
 )
 from jetspark.spark.versions import of_arrow, register, stream_reader
 from jetspark.tables.formats import Format
+from jetspark.tables.stream_positions import StreamPosition, latest_positions
+from jetspark.tails.row_recipe import RowBuilder
 
 FORMAT = "jetspark-direct"
 _PREFIX = "into."
@@ -89,11 +96,14 @@ def flow_into(
     source = parse_options(options)
     spec = spec.for_table(table, source)
     options = _with_fixed_schema(options, source, table, spec)
-    schemas = spec.schemas(parse_options(options))
+    source = parse_options(options)
+    schemas = spec.schemas(source)
     check_fit(table, schemas)
     columns = json.dumps([of_arrow(schema).jsonValue() for schema in schemas])
     # The sink accepts only reports that are sealed with the secret, which source and sink get.
     secrets = {TASK_SECRET: make_secret(), TASK_ROWS: columns}
+    if (recipe := spec.recipe(source, table)) is not None:
+        secrets[ROW_RECIPE] = recipe.dump()
     into = {f"{_SINK}{name}": value for name, value in {**sink, **secrets}.items()}
     into |= {_FORMAT: table.format, _ROWS: spec.dump()}
     if (folder := report_folder()) is not None:
@@ -192,13 +202,12 @@ class DirectReader(JetStreamStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of one partition and write their rows into new files of the table; runs
         on an executor. Yields no rows, but a report of the files, which the query's sink passes to
-        the driver to commit them; nothing if there is nothing to report."""
+        the driver to commit them."""
         if not isinstance(partition, DirectPartition):  # none of ours: nothing to read
             return
         with names_of_spark():
             output = self._write(partition)
-        if output.files or output.schema_changes or output.left_out:
-            yield report(output, self._into.options.task_secret)
+        yield report(output, self._into.options.task_secret)
 
     def _write(self, partition: DirectPartition) -> TaskOutput:
         """Read the messages of a partition, turn them into rows, and write these into new files;
@@ -219,7 +228,14 @@ class DirectReader(JetStreamStreamReader):
                         files.write(rows, table_index)
                     report_rows(messages.num_rows)
             output = files.close()
-        return replace(output, retries=Retry.repeated - retries_before, left_out=left_out)
+        return replace(
+            output,
+            retries=Retry.repeated - retries_before,
+            left_out=left_out,
+            positions=latest_positions(
+                StreamPosition(each.stream, each.created, each.end) for each in partition.ranges
+            ),
+        )
 
 
 class DirectDataSource(JetStreamDataSource):

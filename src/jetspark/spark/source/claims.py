@@ -1,4 +1,4 @@
-"""Streams from which a query removes what it has read: options `soleReader`, `interestConsumer`.
+"""Streams from which a query removes what it has read: `soleReader`, `interestConsumer`, `trim`.
 
 What such a query has in its checkpoint is gone for everybody else. So it must be the only query
 that reads the stream for its purpose, and has a *claim* there: a paused durable consumer with the
@@ -10,6 +10,8 @@ consumer of a name, so one of two queries is refused before it reads.
 A work queue: the claim has no filter, and a work queue accepts no other consumer beside it.
 Removing what was read would also remove messages before the query's start, so a start after waiting
 messages is refused, as is another choice of subjects later.
+
+A stream by limits (`trim`): the same, but it may have other consumers, for which `trimming` looks.
 
 In a stream by interest, which `interest_consumer` explains, the claim has a filter that no message
 matches, so it keeps none. It is created only if the consumer that keeps messages fits the query's
@@ -38,6 +40,8 @@ logger = logging.getLogger("jetspark.spark")
 
 SOLE_READER = "jetspark-sole-reader"
 """The claim in a work queue."""
+TRIMMER = "jetspark-trim"
+"""The claim in a stream with retention limits, from which a query removes what it has."""
 _CLAIM_DESCRIPTION = (
     "jetspark: the claim of the Spark query that reads this stream; nobody reads from it"
 )
@@ -71,7 +75,14 @@ class QueryClaims:
         """
         self._api, self._options, self._token = api, options, token
         interest = options.interest_consumer
-        self._name = SOLE_READER if interest is None else f"{interest}-claim"
+        self._name = TRIMMER if options.trim else SOLE_READER
+        if interest is not None:
+            self._name = f"{interest}-claim"
+
+    @property
+    def _purges(self) -> bool:
+        """Whether removing what was read also removes what lies before the query's start."""
+        return self._options.interest_consumer is None
 
     def check(
         self, facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset] | None = None
@@ -88,7 +99,7 @@ class QueryClaims:
             claimed = self._check_claim(stream, claimed_at)
             if claimed or offset is None:
                 continue
-            if offset.initial and self._options.sole_reader:
+            if offset.initial and self._purges:
                 check_nothing_skipped(self._api, self._options, stream, offset.next)
             elif claimed_at is not None and self._options.interest_consumer is not None:
                 interest_consumer.check_nothing_skipped(
@@ -115,7 +126,7 @@ class QueryClaims:
                 continue  # nothing is read of it, or the read raises the error
             claimed_at = _offset_of_claim(stream_facts, start_token, start.get(stream))
             if not self._check_claim(stream, claimed_at) and self._token is not None:
-                if self._options.sole_reader:
+                if self._purges:
                     check_nothing_skipped(self._api, self._options, stream, offset.start)
                 else:
                     first = planning.plan_range(stream, start.get(stream), offset, ()).start
@@ -154,7 +165,7 @@ class QueryClaims:
         if old_subjects != new_subjects:
             consequence = (
                 f"with {_subjects_in_words(new_subjects)} it would remove unread messages"
-                if options.sole_reader
+                if self._purges
                 else f"what has come under others was not kept for it, so with "
                 f"{_subjects_in_words(new_subjects)} it would leave out messages"
             )
@@ -180,8 +191,8 @@ class QueryClaims:
             "replay_policy": "instant",
             "pause_until": _PAUSED_UNTIL,
         }
-        if self._options.interest_consumer is not None:
-            # The stream keeps what a consumer has not acknowledged, so the claim matches nothing.
+        if not self._options.sole_reader:
+            # A stream by interest keeps what a consumer has not acknowledged.
             config["filter_subject"] = _FILTER_OF_NO_MESSAGE
         try:
             self._api.create_consumer(stream, config, ())
@@ -196,6 +207,13 @@ class QueryClaims:
         """The message for a stream that another query has claimed, and what the user can do."""
         name, interest = self._name, self._options.interest_consumer
         given_up = f"If that query was given up: nats consumer rm {stream} {name}"
+        if self._options.trim:
+            return (
+                f"Another query, or another source of this one, trims the stream {stream!r}: its "
+                f"claim is the consumer {name!r}. What it removes this one could not read any "
+                f"more: leave {named('trim')} out of one of them, and give that one a "
+                f"{named('progress_consumer')}, which keeps its messages. {given_up}."
+            )
         if interest is None:
             return (
                 f"The work queue {stream!r} is read by another query, or by another source of this "
@@ -237,10 +255,10 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
         if len(options.subjects) > 1:  # the command takes only one
             chosen = " --subject …"
         raise ConfigError(
-            f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
-            f"with {named('sole_reader')} that begins at {start} would remove them unread: begin "
-            f"at 'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
-            f"{start})."
+            f"Messages are in the stream {stream!r} from sequence {waiting} on, and a query with "
+            f"{named('trim' if options.trim else 'sole_reader')} that begins at {start} would "
+            f"remove them unread: begin at 'earliest', or remove them first (jetspark stream purge "
+            f"{stream}{chosen} --before {start})."
         )
 
 

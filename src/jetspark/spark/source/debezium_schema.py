@@ -85,7 +85,7 @@ def _find_newest_in_stream(options: SourceOptions, facts: StreamFacts) -> _Timed
         range_ = SequenceRange(
             facts.name, start, end, facts.created, options.subjects,
             # Removed messages do not matter; a consumer might remove messages by its acks.
-            from_earliest=True, direct=options.removes_read_messages,
+            from_earliest=True, direct=options.reads_by_direct_gets,
         )  # fmt: skip
         columns = ("timestamp", "data", "headers")
         batches = read_range(options.connection, range_, columns=columns, fail_on_data_loss=False)

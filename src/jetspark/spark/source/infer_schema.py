@@ -126,7 +126,7 @@ def _read_sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBat
     for name, stream in facts.items():
         first = max(stream.first_seq, starts[name].next, 1)
         end = max(ends[name], first)
-        direct = options.removes_read_messages  # a consumer's acks would remove what is read
+        direct = options.reads_by_direct_gets  # a consumer's acks would remove what is read
         range_ = SequenceRange(name, first, end, stream.created, options.subjects, direct=direct)
         batches = read_sample(options.connection, range_, share, _COLUMNS)
         yield from chain.from_iterable(map(options.payload_framing.strip, batches))

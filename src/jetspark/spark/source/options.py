@@ -10,7 +10,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, named, switching
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.nearest import check_column
-from jetspark.options.parsers import Parsers
+from jetspark.options.parsers import Parsers, parse_keep
 from jetspark.options.scopes import (
     BACKFILLS,
     CONNECTION,
@@ -31,10 +31,12 @@ from jetspark.options.spark_options import (
 )
 from jetspark.payloads.decoding import Decoding
 from jetspark.payloads.framing import Framing
+from jetspark.payloads.schema import SchemaLookup
 from jetspark.payloads.tolerant import Decoder
 from jetspark.ranges.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.ranges.sequence_range import ReadLimits
 from jetspark.spark.source.position_options import POSITION_PARSERS, Positions
+from jetspark.tables.formats import STORAGE
 
 _SOURCE_OPTIONS: Parsers = {**parsers_of(SourceScope), **POSITION_PARSERS}
 SCHEMA_OPTIONS = parsers_of(SchemaScope)
@@ -45,9 +47,18 @@ _LATEST = Positions("", "latest")
 _REGISTRY_OPTIONS = tuple(name for name in SCHEMA_OPTIONS if name.startswith("registry"))
 _SELECTING_OPTIONS = ("stream", "streams", "stream_pattern", "bucket", "backup")
 _BUCKET_OPTIONS = ("keys", "history", "present_values")
-_STREAM_OPTIONS = ("subjects", "sole_reader", "interest_consumer")
+_TRIM_OPTIONS = ("trim", "keep", "trim_unread")
+_STREAM_OPTIONS = ("subjects", "sole_reader", "interest_consumer", *_TRIM_OPTIONS)
 _CONSUMERS = ("interest_consumer", "progress_consumer")
-_SERVER_OPTIONS = (*CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS)
+_WITH_TABLE = frozenset(
+    {*CONNECTION, "stream", "streams", "table", "table_format", "columns", "fail_on_data_loss"}
+    | {"min_partitions", "max_records_per_partition", "max_rows_per_batch", "max_bytes_per_batch"}
+    | {"read_timeout", *_REGISTRY_OPTIONS}
+)
+"""The options that go with `table`, whose query decides all others."""
+_SERVER_OPTIONS = (
+    *CONNECTION, "read_timeout", "backfill", "sole_reader", *_CONSUMERS, *_TRIM_OPTIONS
+)  # fmt: skip
 READING_ONLY = frozenset({**_SOURCE_OPTIONS, **_PAYLOAD_OPTIONS}) - {
     "stream",
     "bucket",
@@ -62,6 +73,7 @@ _NOT_FOR_BATCH = {
         for name in _SOURCE_OPTIONS
         if name.endswith("_per_trigger") or name == "max_trigger_delay"
     },
+    **dict.fromkeys(_TRIM_OPTIONS, "for readStream; a batch read removes nothing."),
     **dict.fromkeys(_CONSUMERS, "for readStream; a batch read leaves nothing on the server."),
     "available_now": "for readStream; a batch read ends anyway.",
     "present_values": "for readStream; a batch read of a bucket has its present values anyway, "
@@ -72,6 +84,7 @@ _NOT_FOR_BATCH = {
 _NOT_FOR_STREAMING = {
     "history": "for spark.read; a streaming query reads every change anyway.",
     "backup": "for spark.read: nothing is added to a backup.",
+    "table": "for spark.read; a query that reads the stream from its start has all of it.",
 }
 """The reasons why a streaming query refuses options."""
 
@@ -90,6 +103,10 @@ class SourceOptions(SourceScope):
     columns: tuple[str, ...] = COLUMNS
     decoding: Decoding | None = None
     """Decoding of payloads to columns; None: they stay as they are."""
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Options of the storage of `table`, with their prefix."""
+    lookup: SchemaLookup | None = field(default=None, repr=False)
+    """With `table`: the registry of its payloads' schemas."""
     framing: Framing | None = None
     """Frame of payloads that are not decoded here."""
     starting: Positions | None = None
@@ -111,10 +128,13 @@ class SourceOptions(SourceScope):
 
     @property
     def removes_read_messages(self) -> bool:
-        """Whether messages are removed from the stream once they are in the checkpoint.
+        """Whether messages are removed from the stream once they are in the checkpoint."""
+        return self.trim or self.reads_by_direct_gets
 
-        They are read by direct gets, since the acknowledgements of a consumer would remove them.
-        """
+    @property
+    def reads_by_direct_gets(self) -> bool:
+        """Whether messages are read by direct gets, since a consumer's acknowledgements would
+        remove them."""
         return self.sole_reader or self.interest_consumer is not None
 
     @property
@@ -214,7 +234,7 @@ class SourceOptions(SourceScope):
                 "are no loss, and after any other loss newer values may have smaller revisions.",
                 option="fail_on_data_loss",
             )
-        if self.removes_read_messages and self.progress_consumer is not None:
+        if self.reads_by_direct_gets and self.progress_consumer is not None:
             raise ConfigError(
                 f"cannot be used with {named('sole_reader')} or {named('interest_consumer')}: a "
                 "further consumer would keep messages that were read; what is left in the stream "
@@ -231,10 +251,12 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     ConfigError for unknown names (with the nearest known one), bad values, no stream.
     """
     elsewhere = dict.fromkeys(_WRITING_ONLY, "writing")
+    storage = {name: text for name, text in options.items() if name.casefold().startswith(STORAGE)}
+    options = {name: text for name, text in options.items() if name not in storage}
     parsed = read_options(
         options, {**CONNECTION, **_SOURCE_OPTIONS, **_PAYLOAD_OPTIONS}, elsewhere=elsewhere
     )
-    _check_selection(parsed, options)
+    _check_selection(parsed, options, has_storage=bool(storage))
     reading = select_options(parsed, _SOURCE_OPTIONS.keys() - POSITION_PARSERS.keys())
     known_columns = COLUMNS
     if "stream" in reading:
@@ -244,6 +266,14 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
     connection, payloads = connection_options(parsed), select_options(parsed, _PAYLOAD_OPTIONS)
+    if "table" in parsed:
+        return SourceOptions(
+            connection=connection,
+            option_names=frozenset(parsed),
+            storage=storage,
+            lookup=with_lookup(payloads, connection).get("lookup"),
+            **{"columns": ()} | reading,
+        )
     read = SourceOptions(
         connection=connection,
         option_names=frozenset(parsed),
@@ -263,7 +293,19 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     for positions in (read.starting, read.ending) if read.streams else ():
         if positions is not None:
             positions.check(read.streams)
-    if read.backfills_by_snapshot and read.removes_read_messages:
+    if read.trim and read.reads_by_direct_gets:
+        raise ConfigError(
+            f"is for streams with retention 'limits'; {named('sole_reader')} and "
+            f"{named('interest_consumer')} remove messages anyway.",
+            option="trim",
+        )
+    if not read.trim and (read.keep is not None or read.trim_unread):
+        raise ConfigError(
+            f"goes with {named('trim')}.", option="keep" if read.keep is not None else "trim_unread"
+        )
+    if read.keep is not None:
+        parse_keep(read.keep)
+    if read.backfills_by_snapshot and read.reads_by_direct_gets:
         name = "sole_reader" if read.sole_reader else "interest_consumer"
         raise ConfigError(
             f"cannot be used with {named(name)}: such a stream is read by direct gets.",
@@ -332,11 +374,14 @@ def _check_payload_columns(options: SourceOptions, option: str, further_columns:
             )
 
 
-def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -> None:
+def _check_selection(
+    parsed: Mapping[str, object], options: Mapping[str, str], *, has_storage: bool
+) -> None:
     """Raise ConfigError unless exactly one option says what to read (a stream, several, a bucket, a
     backup), and no other option is for something else.
 
-    `options`: as the user gave them; `parsed`: with names as in Python.
+    `options`: as the user gave them; `parsed`: with names as in Python; `has_storage`: there are
+    options of a table's storage.
     """
     chosen = [name for name in _SELECTING_OPTIONS if name in parsed]
     if len(chosen) > 1:
@@ -356,6 +401,13 @@ def _check_selection(parsed: Mapping[str, object], options: Mapping[str, str]) -
     if "backup" in parsed:
         refuse_options(
             parsed, dict.fromkeys(_SERVER_OPTIONS, "for servers; a backup is read without one.")
+        )
+    if "table" in parsed:
+        reason = "decided by the query of the table; choose among the rows afterwards."
+        refuse_options(parsed, dict.fromkeys(sorted(parsed.keys() - _WITH_TABLE), reason))
+    elif "table_format" in parsed or has_storage:
+        raise ConfigError(
+            f"Options {named('table_format')} and {STORAGE}… go with {named('table')}."
         )
     if "bucket" in parsed:
         refuse_options(parsed, dict.fromkeys(_STREAM_OPTIONS, "for reading streams."))

@@ -125,7 +125,7 @@ def plan_partitions(
     Every partition of a range with `snapshot` takes a snapshot of its own, which is expensive, so
     such a range is split only for `minPartitions`, not for `maxRecordsPerPartition`.
     """
-    ranges = [replace(range_, direct=options.removes_read_messages) for range_ in batch_ranges]
+    ranges = [replace(range_, direct=options.reads_by_direct_gets) for range_ in batch_ranges]
     count, max_records = options.min_partitions, options.max_records_per_partition
     by_snapshot = split_ranges(
         (range_ for range_ in ranges if range_.snapshot),

@@ -24,6 +24,7 @@ from jetspark.nearest import did_you_mean_or_list
 from jetspark.ranges import fixed_range
 from jetspark.spark.source.claims import SOLE_READER, other_readers_message
 from jetspark.spark.source.options import SourceOptions
+from jetspark.spark.source.trimming import check_can_trim
 
 _MAX_NAMES_IN_ERROR = 20
 
@@ -178,6 +179,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
             f"read it without {named('keys')}, or its origin."
         )
     for option, is_set, required_retention in (
+        ("trim", options.trim, "limits"),
         ("soleReader", options.sole_reader, "workqueue"),
         ("interestConsumer", options.interest_consumer is not None, "interest"),
     ):
@@ -202,7 +204,9 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
             f"reader, {switching('sole_reader', True)}: what its checkpoint has is removed."
         )
-    if not options.removes_read_messages:
+    if options.trim and retention == "limits":
+        check_can_trim(facts, api.config(name), api)
+    if not options.reads_by_direct_gets:
         return
     server = api.link.info
     if options.interest_consumer is not None and not server.at_least(2, 14):

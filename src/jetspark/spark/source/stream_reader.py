@@ -53,6 +53,7 @@ from jetspark.spark.source.stream_identity import (
     check_sequences_continue,
     find_older_copies,
 )
+from jetspark.spark.source.trimming import Trimmer
 from jetspark.spark.versions import limits
 
 logger = logging.getLogger("jetspark.spark")
@@ -75,6 +76,8 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+TRIM_INTERVAL = 10.0
+"""Seconds from one trimming of the streams of a running query to the next."""
 _START_OVER_ADVICE = (
     "This query would remove what came since then unread: begin a new one, with a new checkpoint; "
     "if the stream has the query's claim, delete that first (nats consumer rm)."
@@ -111,6 +114,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         """The keys of the losses that were logged, by stream."""
         self._checked_server_id: str | None = None
         """The server for which `_check_copies` has found no loss."""
+        self._trimmer = Trimmer(self._options)
+        self._trimmed_at = -math.inf
+        """When the streams were trimmed, on the monotonic clock."""
         name = options.progress_consumer
         self._progress_consumer = None if name is None else ProgressConsumer(options, name)
 
@@ -274,6 +280,11 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         options = self._options
         if not options.removes_read_messages:
             return
+        if options.trim:
+            # While a query runs, its streams need not be trimmed after each batch.
+            if self._targets is None and time.monotonic() - self._trimmed_at < TRIM_INTERVAL:
+                return
+            self._trimmed_at = time.monotonic()
         offsets, token = from_json(end), query_token(end)
         facts = fetch_source_facts(options, running=True, linearizable=True)
 
@@ -285,7 +296,9 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
                     continue
                 if not QueryClaims(api, options, token).has_claim(name):
                     continue  # the messages stay until the claim exists
-                if options.interest_consumer is None:
+                if options.trim:
+                    self._trimmer.trim(api, facts[name], offset.next)
+                elif options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
                     interest_consumer.release_messages(

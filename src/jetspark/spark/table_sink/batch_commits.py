@@ -39,13 +39,13 @@ from jetspark.tables.batches import (
     ADOPT_HINT,
     append,
     commit_batch,
-    fingerprint,
     has_batch,
     last_batch,
     overwrite,
     table_missing,
     was_created_for,
 )
+from jetspark.tables.fingerprints import fingerprint
 from jetspark.tables.maintenance import due_file_size, merge_small_files
 from jetspark.tables.new_files import (
     NewFile,
@@ -54,6 +54,7 @@ from jetspark.tables.new_files import (
     encode_new_file,
     files_by_table,
 )
+from jetspark.tables.stream_positions import Progress, StreamPosition
 from jetspark.tables.table import Table
 from jetspark.tables.upserts import remove_staged_files
 
@@ -123,11 +124,19 @@ class BatchCommits:
             self._commit_all(pending, tables)
         return True
 
-    def commit(self, files: Sequence[NewFile], retries: int = 0, *, replaces: bool = False) -> None:
+    def commit(
+        self,
+        files: Sequence[NewFile],
+        retries: int = 0,
+        *,
+        positions: Sequence[StreamPosition] = (),
+        replaces: bool = False,
+    ) -> None:
         """Decide that the batch has these files, and commit them to their tables.
 
-        `retries`: failed reads that tasks repeated, for the totals; `replaces`: the rows replace
-        all others of their tables, as mode("overwrite") does. Raises TableError, before the first
+        `retries`: failed reads that tasks repeated, for the totals; `positions`: how far the batch
+        has read its streams; `replaces`: the rows replace all others of their tables, as
+        mode("overwrite") does. Raises TableError, before the first
         commit, for a table that has other rows under the number of this batch or lacks earlier
         batches; and the errors of `commit_batch`.
         """
@@ -143,6 +152,9 @@ class BatchCommits:
             dead_letters=self._decide_dead_letters(records),
             quarantine=options.quarantine,
             retries=retries,
+            progress=Progress(options.row_recipe, tuple(positions))
+            if positions and options.has_one_table
+            else None,
         )
         tables = self._tables_without_batch(pending)
         if options.has_one_table and "" not in tables:
@@ -331,7 +343,8 @@ class BatchCommits:
 
         def commit(pending: PendingTable) -> bool:
             """Commit the batch's files to one table; False if that had them already."""
-            return self._commit_table(pending, tables[pending.name], files[pending.name])
+            progress = None if pending.name else batch.progress  # of the only table
+            return self._commit_table(pending, tables[pending.name], files[pending.name], progress)
 
         uncommitted = [pending for pending in batch.tables if pending.name in tables]
         main_table = [pending for pending in uncommitted if pending.name == ""]
@@ -347,9 +360,15 @@ class BatchCommits:
         self._remove_staged_files(batch, tables, files, records)
         self._compact(batch, {name: tables[name] for name in added})
 
-    def _commit_table(self, pending: PendingTable, table: Table, files: Sequence[NewFile]) -> bool:
-        """Commit the batch's files to one table; returns False if the table had the batch, so that
-        nothing was added."""
+    def _commit_table(
+        self,
+        pending: PendingTable,
+        table: Table,
+        files: Sequence[NewFile],
+        progress: Progress | None,
+    ) -> bool:
+        """Commit the batch's files to one table, with how far its streams were read; returns
+        False if the table had the batch, so that nothing was added."""
         options = pending.options(self._options)
         with formats.reporting_missing_table(options.format, options.name, self._batch):
             return commit_batch(
@@ -361,6 +380,7 @@ class BatchCommits:
                 adopt=options.adopt,
                 after=self._previous_batch(pending, options),
                 offsets=self._offsets,
+                progress=progress,
                 change=options.upsert or (overwrite if pending.replaces else append),
             )
 

@@ -28,9 +28,10 @@ from jetspark.errors import TableError
 from jetspark.spark.local_folders import local_path
 from jetspark.spark.table_sink.options import MERGE_OPTIONS, LakehouseOptions
 from jetspark.tables import formats
-from jetspark.tables.batches import fingerprint
+from jetspark.tables.fingerprints import fingerprint
 from jetspark.tables.formats import Format
 from jetspark.tables.new_files import NewFile, Storage, encode_new_file
+from jetspark.tables.stream_positions import Progress
 from jetspark.tables.table import TableName
 from jetspark.tables.upserts import RowCondition
 
@@ -294,6 +295,7 @@ class PendingBatch(msgspec.Struct):
     quarantine: str | None = None
     retries: int = 0
     """Attempts to read that tasks repeated."""
+    progress: Progress | None = None
 
 
 class _StoreInCheckpoint:

@@ -25,6 +25,7 @@ from jetspark.spark.table_sink.dead_letter_sink import (
 )
 from jetspark.spark.table_sink.options import (
     PREFIX,
+    ROW_RECIPE,
     TABLES,
     TASK_ROWS,
     TASK_SECRET,
@@ -268,6 +269,8 @@ def _read_texts(format_: Format, options: Mapping[str, str]) -> _OptionParts:
             parts.values["checkpoint"] = value
         elif folded == TASK_SECRET.casefold():
             parts.values["task_secret"] = value
+        elif folded == ROW_RECIPE.casefold():
+            parts.values["row_recipe"] = value
         elif folded == TASK_ROWS.casefold():
             columns = map(StructType.fromJson, json.loads(value))
             parts.values["task_rows"] = tuple(map(in_arrow, columns))

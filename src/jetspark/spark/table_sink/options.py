@@ -35,6 +35,8 @@ TASK_SECRET = "taskSecret"
 """The secret of one start of a query (`task_output`). Spark masks such names."""
 TASK_ROWS = "taskRows"
 """The columns of the rows that the query's own tasks write, as JSON."""
+ROW_RECIPE = "rowRecipe"
+"""How these tasks make rows of messages, for those who read the table (`tails`)."""
 STOP = "stop"
 """Policy for records that cannot be decoded when no quarantine table is set."""
 _COMPACT_EVERY = 100
@@ -89,6 +91,8 @@ class LakehouseOptions:
     """The secret with which the query's own tasks seal what they report (`task_output`)."""
     task_rows: tuple[pa.Schema, ...] = ()
     """The columns of their rows; of a list those of messages without a table, and of each table."""
+    row_recipe: str | None = None
+    """How they make these rows, if that can be told (`tails.row_recipe`)."""
     version_as_of: int | None = None
     prune: str | None = None
     min_partitions: int = 1

@@ -35,6 +35,7 @@ from jetspark.reserved_names import PREFIX
 from jetspark.spark.table_sink.schema_evolution import SchemaChanges, combine_changes
 from jetspark.spark.versions import in_arrow
 from jetspark.tables.new_files import NewFile, decode_new_file, encode_new_file
+from jetspark.tables.stream_positions import StreamPosition, latest_positions
 
 _FIGURES: Final = ("rows", "quarantined", "left_out")
 COLUMN: Final = types.StructField(
@@ -66,6 +67,8 @@ class TaskOutput:
     """Rows of the files that are quarantine records."""
     left_out: int = 0
     """Messages that are no rows by their format, such as heartbeats of Debezium."""
+    positions: tuple[StreamPosition, ...] = ()
+    """How far the streams were read."""
 
     @property
     def rows(self) -> int:
@@ -91,6 +94,7 @@ def combine(outputs: Iterable[TaskOutput]) -> TaskOutput:
         retries=sum(output.retries for output in outputs),
         quarantined=sum(output.quarantined for output in outputs),
         left_out=sum(output.left_out for output in outputs),
+        positions=latest_positions(each for output in outputs for each in output.positions),
     )
 
 

@@ -169,7 +169,7 @@ class LakehouseStreamWriter(_Writer, DataSourceStreamArrowWriter):
             if self._target.completed_batch is not None:
                 raise table_missing(self._options.name, batchId)
             self._evolve_if_needed(output)
-            commits.commit(output.files, output.retries)
+            commits.commit(output.files, output.retries, positions=output.positions)
 
     def _evolve_if_needed(self, output: TaskOutput) -> None:
         """If rows of the batch have fields for which tables lack columns, add these columns, remove

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import (
     CommitFailedError,
@@ -41,6 +42,7 @@ from jetspark.tables.partitions import PartitionBy
 from jetspark.tables.schemas import as_nullable
 from jetspark.tables.table import (
     Compaction,
+    Expiry,
     Table,
     TableFacts,
     TableName,
@@ -494,6 +496,37 @@ class OpenDelta(Table):
             if metrics["numFilesRemoved"]:
                 check_compacted_once(self.name, self._table, before)
         return Compaction(removed=metrics["numFilesRemoved"], added=metrics["numFilesAdded"])
+
+    def delete_before(self, column: str, limit: pa.Scalar) -> Expiry:
+        """Remove the rows with a value below the limit by deltalake's DELETE. Raises ConfigError
+        for features that it would not keep, and for an append-only table."""
+        from jetspark.tables.conditions import Comparison
+
+        predicate = to_sql(Comparison(column, "<", limit.as_py(), limit.type))
+        features.check_not_append_only(self.name, self._table)
+        features.check_features(
+            self.name,
+            self._table,
+            features.REWRITABLE_FEATURES,
+            "remove rows with Delta's own connector (DELETE)",
+        )
+        self._check_files_inside()
+        self._check_folders()
+        files = self._table.to_pyarrow_dataset(file_pruning_predicate=predicate)
+        if not files.count_rows(filter=ds.field(column) < limit):
+            return Expiry(rows=0, removed=0, rewritten=0)
+        with self._claim():
+            with self._detecting_conflicts():
+                metrics = self._table.delete(
+                    predicate,
+                    post_commithook_properties=_NO_LOG_CLEANUP,
+                )
+            self.refresh()
+        return Expiry(
+            rows=metrics.get("num_deleted_rows"),
+            removed=metrics["num_removed_files"],
+            rewritten=metrics["num_added_files"],
+        )
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         """Remove the files that no version within the retention needs and that are proven to be the

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyiceberg.expressions as ex
 import pyiceberg.io.pyarrow as arrow_io
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
@@ -40,6 +41,7 @@ from jetspark.tables.partitions import PartitionBy
 from jetspark.tables.schemas import as_nullable
 from jetspark.tables.table import (
     Compaction,
+    Expiry,
     Table,
     TableFacts,
     TableName,
@@ -392,6 +394,49 @@ class OpenIceberg(Table):
             return commit_with_retries(self.name, attempt, self.refresh, error=CommitConflict)
         finally:
             self.refresh()
+
+    def delete_before(self, column: str, limit: pa.Scalar) -> Expiry:
+        """Remove the rows with a value below the limit: of a file only this column is read, unless
+        some of its rows stay, which are written anew. The new files are removed if the table
+        certainly does not have the commit."""
+        from jetspark.tables.conditions import Comparison
+
+        condition = Comparison(column, "<", limit.as_py(), limit.type)
+        scan = self._table.scan(selected_fields=(column,))
+        old: set[str] = set()
+        count = 0
+        files = file_writer.FileWriter(
+            self.layout(_MERGED_FILE_BYTES, "zstd"), self.storage, "merged"
+        )
+        try:
+            for task in iceberg_scan.plan_files(scan, iceberg_scan.to_iceberg(condition)):
+                rows = iceberg_scan.read_table(
+                    self._table.metadata, self._table.io, scan.projection(), task
+                )
+                is_met = pc.fill_null(pc.less(rows[column], limit), False)
+                if not (met := pc.sum(is_met).as_py() or 0):
+                    continue
+                if task.delete_files:
+                    raise ConfigError(
+                        f"{self.name} has files with deleted rows (merge-on-read): remove rows "
+                        "with Iceberg's own connector (DELETE FROM)."
+                    )
+                count += met
+                old.add(task.file.file_path)
+                if met < rows.num_rows:
+                    whole = iceberg_scan.read_table(
+                        self._table.metadata, self._table.io, self._table.schema(), task
+                    )
+                    for batch in whole.filter(pc.invert(is_met)).to_batches():
+                        files.write(batch)
+            new = files.close()
+        except BaseException:
+            files.discard()
+            raise
+        if old and not self._replace_files(old=old, new=new):
+            files.discard()
+            raise CommitConflict(f"{self.name} was changed in the meantime.")
+        return Expiry(rows=count, removed=len(old), rewritten=len(new))
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         """Remove the snapshots that were replaced before the retention, and the files that no other
