@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -383,6 +384,19 @@ async def test_spark_as_sole_reader(guard: Guard, needs_server: NeedsServer) -> 
     refused = without(DANGEROUS, "$JS.API.STREAM.PURGE.S")
     others = ("$JS.API.CONSUMER.CREATE.S.c", f"$JS.API.CONSUMER.DELETE.S.{SOLE_READER}")
     await guarded.check(refused=[*refused, *others])
+
+
+async def test_spark_that_trims(guard: Guard, needs_server: NeedsServer) -> None:
+    needs_server("2.11")
+    guarded = await filled(guard(Roles().spark_source(["S"], trim=True)))
+    assert read_all(guarded, "s.1") == 1
+    query = driven(guarded, trim="true", keep="1")
+    with mock.patch("jetspark.spark.source.stream_reader.TRIM_INTERVAL", 0.0):
+        query.run(batches=3, limit=1)
+    assert query.sequences == [1, 2, 3]
+    with link_of(guarded) as link:
+        assert StreamAPI(link).stream("S").messages == 1
+    await guarded.check(refused=[*without(DANGEROUS, "$JS.API.STREAM.PURGE.S")])
 
 
 async def test_spark_with_a_progress_consumer(guard: Guard, needs_server: NeedsServer) -> None:

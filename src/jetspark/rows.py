@@ -139,7 +139,7 @@ def read(
             compression="" if compression == "header" else compression,
         )  # fmt: skip
     elif table_format is not None or storage:
-        raise ConfigError("table_format and storage go with table.")
+        raise ConfigError(f"{named('table_format')} and storage go with table.")
     from jetspark.ranges.scan import Scan, parse_bound
 
     stream, backup = _stream_and_backup(source)

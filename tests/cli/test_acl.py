@@ -77,7 +77,7 @@ def test_every_role_and_every_option(acl_of: Callable[..., str]) -> None:
     used = {word for options in ALL.values() for word in options if word.startswith("--")}
     known = {f"--{name.replace('_', '-')}" for name in inspect.signature(acl).parameters}
     # These exclude --sole-reader, and have a test of their own.
-    used |= {"--interest-consumer", "--progress-consumer"}
+    used |= {"--interest-consumer", "--progress-consumer", "--trim"}
     assert known - used == {"--roles", "--inbox-prefix", "--domain", "--api-prefix", "--json"}
     for role, options in ALL.items():
         document = json.loads(acl_of(role, *options, "--json"))
@@ -98,6 +98,7 @@ def test_options_are_those_of_the_roles(acl_of: Callable[..., str]) -> None:
         ),
         ([*source, "--interest-consumer", "c"], roles.spark_source(["S"], interest_consumer="c")),
         ([*source, "--progress-consumer", "c"], roles.spark_source(["S"], progress_consumer="c")),
+        ([*source, "--trim"], roles.spark_source(["S"], trim=True)),
         ([*source, "--quarantine", "BAD"], roles.spark_source(["S"], quarantine="BAD")),
         (["backup", "--stream", "S", "--stream", "T"], roles.backup("S") | roles.backup("T")),
         (
