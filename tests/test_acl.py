@@ -396,7 +396,8 @@ async def test_spark_that_trims(guard: Guard, needs_server: NeedsServer) -> None
     assert query.sequences == [1, 2, 3]
     with link_of(guarded) as link:
         assert StreamAPI(link).stream("S").messages == 1
-    await guarded.check(refused=[*without(DANGEROUS, "$JS.API.STREAM.PURGE.S")])
+    needed = ("$JS.API.STREAM.PURGE.S", "$JS.API.STREAM.LIST")
+    await guarded.check(refused=[*without(DANGEROUS, *needed)])
 
 
 async def test_spark_with_a_progress_consumer(guard: Guard, needs_server: NeedsServer) -> None:
