@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,18 @@ import numpy as np
 import pytest
 
 from jetspark import validation
+from jetspark.documents.document import to_duration
 from jetspark.errors import ConfigError
+from jetspark.kv_rules import check_bucket, check_filter, check_key
+from jetspark.objects.info import check_store
+from jetspark.services.protocol import check_service_name, check_version
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_queue,
+    check_subscribe_subject,
+)
+from jetspark.timestamps import duration_to_ns, in_seconds
 from jetspark.validation import MAX_INT64
 
 
@@ -32,11 +46,49 @@ def test_a_number_out_of_range_is_refused(number: int, least: int, words: str) -
     assert str(raised.value) == words
 
 
-@pytest.mark.parametrize("wrong", [b"", b"ab", bytearray(b"a"), memoryview(b"a"), {}, {"a": 1}])
+@pytest.mark.parametrize(
+    "wrong", [b"", b"ab", bytearray(b"a"), memoryview(b"a"), {}, {"a": 1}, None, 5]
+)
 def test_what_would_lose_its_meaning_as_a_list_is_refused(wrong: Any) -> None:
     for check in (validation.list_of, validation.texts_of):
         with pytest.raises(ConfigError, match=r"^keys is one text or a list, not "):
             check("keys", wrong)
+
+
+CHECKS_OF_TEXTS: list[Callable[[Any], object]] = [
+    check_publish_subject,
+    check_subscribe_subject,
+    check_queue,
+    partial(check_name, "stream"),
+    check_bucket,
+    check_key,
+    check_filter,
+    check_store,
+    partial(check_service_name, "service"),
+    check_version,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS_OF_TEXTS)
+@pytest.mark.parametrize("wrong", [5, b"a", True, ["a"], 2.5])
+def test_a_name_that_is_not_a_text_is_refused_in_a_sentence(check: Any, wrong: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check(wrong)
+    assert repr(wrong) in str(raised.value)
+
+
+@pytest.mark.parametrize("convert", [in_seconds, duration_to_ns, to_duration])
+@pytest.mark.parametrize("wrong", ["", "5", b"5", [5], True])
+def test_a_duration_that_is_not_a_number_is_refused_in_a_sentence(convert: Any, wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="is seconds or a timedelta, not"):
+        convert(wrong)
+
+
+def test_numbers_of_other_libraries_are_durations() -> None:
+    numbers: list[Any] = [np.int64(5), np.float32(5), Fraction(5)]
+    for number in numbers:
+        assert in_seconds(number) == 5
+        assert duration_to_ns(number) == 5_000_000_000
 
 
 def test_a_word_is_one_of_a_few() -> None:

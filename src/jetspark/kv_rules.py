@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from jetspark.errors import BadNameError
-from jetspark.subjects import plain_text
+from jetspark.subjects import is_like, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,14 +33,14 @@ _RESERVED = "_kv"
 
 def check_bucket(name: str) -> str:
     """The name as a plain str. Raises BadNameError."""
-    if _BUCKET.fullmatch(name) is None:
+    if not is_like(_BUCKET, name):
         raise BadNameError("bucket", name, "only letters, digits, - and _ are allowed")
     return plain_text(name)
 
 
 def check_key(key: str, original: str | None = None) -> str:
     """The key as a plain str. Raises BadNameError, which shows the `original` before encoding."""
-    if _KEY.fullmatch(key) is None:
+    if not is_like(_KEY, key):
         _refuse(
             key, original, "only letters, digits and - / _ = are allowed, with single dots between"
         )
@@ -54,7 +54,7 @@ def check_filter(text: str, original: str | None = None) -> str:
 
     Raises BadNameError.
     """
-    if _FILTER.fullmatch(text) is None:
+    if not is_like(_FILTER, text):
         _refuse(
             text,
             original,

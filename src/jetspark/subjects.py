@@ -17,6 +17,7 @@ NO_TEXT = re.compile(r"[\ud800-\udfff]")
 """
 _ASKS_WITH_STARS = ("$SR.v1.GET.", "$SR.v1.UPDATE.", "$SR.v1.REMOVE.")
 """Requests to a schema registry, in which * is a word for "any"."""
+_NOT_A_TEXT = "it is not a text"
 _NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 
 
@@ -37,6 +38,8 @@ def check_subscribe_subject(subject: str, *, strict: bool = True) -> None:
 def _check(subject: str, *, wildcards: bool, strict: bool, label: str = "subject") -> None:
     if not subject:
         raise BadSubjectError(subject, "it is empty", label)
+    if not isinstance(subject, str):
+        raise BadSubjectError(subject, _NOT_A_TEXT, label)
     if _BREAKS_PROTOCOL.search(subject):
         raise BadSubjectError(subject, _problem_of(subject), label)
     if not strict:
@@ -59,6 +62,8 @@ def _problem_of(text: str) -> str:
 
 def check_queue(queue: str) -> None:
     """Raise BadQueueError for a queue group name with white space."""
+    if not isinstance(queue, str):
+        raise BadQueueError(queue, _NOT_A_TEXT)
     if _BREAKS_PROTOCOL.search(queue):
         raise BadQueueError(queue, _problem_of(queue))
 
@@ -68,10 +73,17 @@ def plain_text(text: str) -> str:
     return text if type(text) is str else str.__str__(text)
 
 
+def is_like(pattern: re.Pattern[str], text: str) -> bool:
+    """Whether the whole text matches; False for what is not a text."""
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
+
+
 def check_name(kind: str, name: str) -> str:
     """The name as a plain str. Raises BadNameError by the rules of ADR-6, with `kind`."""
     if not name:
         raise BadNameError(kind, name, "it is empty")
+    if not isinstance(name, str):
+        raise BadNameError(kind, name, _NOT_A_TEXT)
     if NO_TEXT.search(name):
         raise BadNameError(kind, name, _problem_of(name))
     if _NAME_FORBIDDEN.search(name):

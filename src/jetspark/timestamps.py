@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from numbers import Real
 from typing import TypeAlias, overload
 
 from jetspark.errors import BadTimeoutError, ConfigError, safe_repr
@@ -90,7 +91,7 @@ def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
     """The number of seconds, from -MAX_SECONDS to MAX_SECONDS; None stays None.
 
-    Raises BadTimeoutError for NaN and ConfigError for a bool.
+    Raises BadTimeoutError for NaN and ConfigError for what is no duration.
     """
     if value is None:
         return None
@@ -103,9 +104,9 @@ def in_seconds(value: Seconds | None) -> float | None:
 
 
 def _number_of(value: Seconds, label: str = "A duration") -> float:
-    """Any number of seconds. Raises ConfigError for a bool, which would count as 0 or 1."""
-    if isinstance(value, bool):
-        raise ConfigError(f"{label} is seconds or a timedelta, not {value}.")
+    """Any number of seconds. Raises ConfigError, also for a bool, which would count as 0 or 1."""
+    if isinstance(value, bool) or not isinstance(value, Real | timedelta):
+        raise ConfigError(f"{label} is seconds or a timedelta, not {safe_repr(value)}.")
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 

@@ -62,12 +62,13 @@ def check_text(name: str, value: str) -> str:
 def list_of(name: str, value: Any) -> list[Any]:
     """One text, or the items of any iterable, as a list.
 
-    Raises ConfigError for bytes, whose items are numbers, and for a mapping, which would lose its
-    values. (Type checkers accept a str as a sequence of texts.)
+    Raises ConfigError for what has no items, for bytes, whose items are numbers, and for a mapping,
+    which would lose its values. (Type checkers accept a str as a sequence of texts.)
     """
     if isinstance(value, str):
         return [value]
-    if isinstance(value, bytes | bytearray | memoryview | Mapping):
+    is_list = isinstance(value, Iterable)
+    if not is_list or isinstance(value, bytes | bytearray | memoryview | Mapping):
         raise ConfigError(f"{name} is one text or a list, not {safe_repr(value)}.")
     return list(value)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -119,3 +120,11 @@ def test_a_status_line_of_blanks_takes_no_time(blanks: bytes) -> None:
     before = time.process_time()
     assert status_of(line) is None
     assert time.process_time() - before < 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [5, {"A": 5}, {"A": b"x"}, {"A": None}, {"A": [5]}, {5: "x"}, {b"A": "x"}, [("A",)]]
+)
+def test_headers_that_are_no_texts_are_refused_in_a_sentence(wrong: Any) -> None:
+    with pytest.raises(BadHeaderError):
+        Headers(wrong)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum, EnumType
 from functools import cache
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import msgspec
@@ -124,7 +125,7 @@ def to_duration(value: Seconds) -> Duration:
     """Convert to a Duration with its nanoseconds; a number is seconds. Raises ConfigError."""
     if isinstance(value, Duration):
         return value
-    if not isinstance(value, timedelta) and not -MAX_SECONDS < value < MAX_SECONDS:  # or NaN
+    if isinstance(value, Real) and not -MAX_SECONDS < value < MAX_SECONDS:  # or NaN
         raise ConfigError(
             f"{safe_repr(value)} are too many seconds; nanoseconds are for mappings and JSON"
         )

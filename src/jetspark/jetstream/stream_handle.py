@@ -14,8 +14,8 @@ class StreamHandle:
     def __init__(self, api: Api, stream: str | StreamInfo) -> None:
         """A handle without a request. `stream`: the name, or what the server told of it."""
         self._api = api
-        self._info = None if isinstance(stream, str) else stream
-        self._name = check_name("stream", stream) if isinstance(stream, str) else stream.name
+        self._info = stream if isinstance(stream, StreamInfo) else None
+        self._name = stream.name if isinstance(stream, StreamInfo) else check_name("stream", stream)
 
     @property
     def name(self) -> str:

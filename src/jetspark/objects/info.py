@@ -26,7 +26,7 @@ from jetspark.jetstream.backing import (
     config_of,
     stream_options_of,
 )
-from jetspark.subjects import plain_text
+from jetspark.subjects import is_like, plain_text
 from jetspark.validation import check_text
 from jetspark.wire.documents import decode_document
 
@@ -42,7 +42,7 @@ _STORE = re.compile(r"[-_a-zA-Z0-9]+")
 
 
 def check_store(name: str) -> str:
-    if _STORE.fullmatch(name) is None:
+    if not is_like(_STORE, name):
         raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
     return plain_text(name)
 

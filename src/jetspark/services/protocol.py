@@ -17,7 +17,7 @@ import msgspec
 from jetspark.connection.locks import new_lock
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
 from jetspark.errors import BadNameError, ConfigError, DocumentError, safe_repr
-from jetspark.subjects import check_subscribe_subject
+from jetspark.subjects import check_subscribe_subject, is_like
 from jetspark.validation import check_text, check_whole, texts_by_name
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
@@ -50,13 +50,13 @@ _RESERVED: Final = "_nats"
 
 
 def check_service_name(kind: str, name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not is_like(_NAME, name):
         raise BadNameError(kind, name, "a name has letters, digits, - and _, at least one")
     return name
 
 
 def check_version(version: str) -> str:
-    if not _VERSION.fullmatch(version):
+    if not is_like(_VERSION, version):
         raise ConfigError(
             f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not '
             f"{safe_repr(version)}."

@@ -47,22 +47,30 @@ class Headers:
             return
         pairs: Iterable[tuple[str, str | Iterable[str]]]
         pairs = items.items() if isinstance(items, Mapping) else items
-        for pair in pairs:
-            try:
-                name, value = pair
-            except (ValueError, TypeError):
-                raise BadHeaderError(
-                    f"headers are a mapping, or pairs of a name and a value, not {safe_repr(items)}"
-                ) from None
-            for single in (value,) if isinstance(value, str) else value:
-                self.add(name, single)
+        try:
+            values_by_name = [
+                (name, (value,) if isinstance(value, str) else tuple(value))
+                for name, value in pairs
+            ]
+        except (ValueError, TypeError):
+            raise BadHeaderError(
+                "headers are a mapping, or pairs of a name and a value or values, not "
+                f"{safe_repr(items)}"
+            ) from None
+        for name, values in values_by_name:
+            for value in values:
+                self.add(name, value)
 
     def add(self, name: str, value: str) -> None:
         """Append a value to those that the name already has."""
-        if not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise BadHeaderError(
                 f"a header's name is printable ASCII without blanks and colons, not "
                 f"{safe_repr(name)}"
+            )
+        if not isinstance(value, str):
+            raise BadHeaderError(
+                f"the value of header {safe_repr(name)} is a text, not {safe_repr(value)}"
             )
         if _BAD_VALUE.search(value):
             raise BadHeaderError(
