@@ -261,7 +261,7 @@ def add(
 @command(
     stream,
     "jetspark stream edit ORDERS --max-age 7d",
-    'jetspark stream edit ORDERS --subject "orders.>" --subject "returns.>" --dry-run',
+    'jetspark stream edit ORDERS --subject "orders.>" --dry-run',
     "jetspark stream edit ORDERS --config changes.json --force",
 )
 def edit(
