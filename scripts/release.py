@@ -108,7 +108,8 @@ def check_wheel(wheel: Path, platform: str | None) -> None:
         top = name.partition("/")[0]
         modules = top == "jetspark" or top.startswith("pyspark_jet")
         if not (
-            (modules and name.endswith((".py", ".pyi", ".typed", KERNEL))) or ".dist-info" in top
+            (modules and name.endswith((".py", ".pyi", ".typed", ".html", KERNEL)))
+            or ".dist-info" in top
         ):
             raise ReleaseError(f"{wheel.name} has {name}, which nobody needs there.")
 

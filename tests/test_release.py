@@ -34,7 +34,7 @@ def test_the_pure_wheel_has_every_module_and_nothing_else(built: tuple[Path, Pat
     sdist, wheel = built
     with tarfile.open(sdist) as files:
         paths = [name.partition("/src/")[2] for name in files.getnames()]
-    modules = {path for path in paths if path.endswith((".py", ".pyi", ".typed"))}
+    modules = {path for path in paths if path.endswith((".py", ".pyi", ".typed", ".html"))}
     assert "jetspark/py.typed" in modules
     assert {name for name in names(wheel) if ".dist-info/" not in name} == modules
 

@@ -59,6 +59,7 @@ class Query:
         if self.first < 0:
             self.lastProgress = {
                 "batchId": self.batch,
+                "timestamp": "2026-01-01T00:00:00.000Z",
                 "numInputRows": self.rows,
                 "processedRowsPerSecond": 5.0,
                 "sources": [],

@@ -68,7 +68,7 @@ async def test_a_refusal_of_tls_names_the_option_that_helps(
             first,
             ca,
             "closed the connection before it said anything: if it has handshake_first, set "
-            "tls_first.",
+            "tls_first to true.",
         ),
     ):
         chosen: dict[str, Any] = {"connect_timeout": 30, **options}
