@@ -108,5 +108,5 @@ def test_a_named_stream_must_be_there_when_a_query_begins(
 def test_a_checkpoint_of_another_stream_is_refused(shared_server: NatsServer, name: str) -> None:
     query = DrivenQuery(shared_server.url, f"{name}_A")
     query.run()
-    with pytest.raises(ConfigError, match=r"use another checkpoint"):
+    with pytest.raises(ConfigError, match=r"use another checkpoint\.$"):
         query.run(stream=f"{name}_B")
