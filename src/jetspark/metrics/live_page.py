@@ -42,6 +42,7 @@ class LivePage:
 
     def document(self, not_ready: Sequence[str], not_alive: Sequence[str]) -> bytes:
         """The figures as JSON. `not_ready`, `not_alive`: the reasons of the probes."""
+        queries = self._queries()
         document = {
             "command": self._command,
             "version": __version__,
@@ -49,9 +50,10 @@ class LivePage:
             "now": time.time(),
             "not_ready": [*not_ready],
             "not_alive": [*not_alive],
-            "queries": self._queries(),
+            "queries": queries,
             "warnings": [*reversed(self._warnings)],
-            "metrics": [*_own_metrics()],
+            # Shown in place of queries; collecting them would read the checkpoints once more.
+            "metrics": [] if queries else [*_own_metrics()],
         }
         return json.dumps(document).encode()
 
